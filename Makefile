@@ -1,5 +1,5 @@
 # Every target makes the environment it needs; a second call installs nothing.
-#   make PYTHON=/path/to/python ...   uses an environment that already has torch >= 2.11 and leaves its torch alone
+#   make PYTHON=/path/to/python ...   uses an environment that already has torch >= 2.9 and leaves its torch alone
 #   make ARGS="--set ..." compare     passes arguments on to attnbench run
 #   make CORPORA=FOLDER bench         takes FOLDER/multi30k instead of random ids; results, pages and race find their
 #                                     corpora in FOLDER too
@@ -37,6 +37,7 @@ pages: $(STAMP) ## Make the tables, lists and figures of README.md, docs and res
 	$(PY) -m compare plot -q results/demo --sentence "The old woman must open the door." --only bahdanau --out docs/images/attention.svg
 	$(PY) -m benchmarks.readme $(if $(CORPORA),--corpora '$(CORPORA)')
 	$(PY) benchmarks/results.py --write
+	$(PY) -m docs.generator.notebook
 	$(if $(CORPORA),for kind in cost-minutes length; do $(PY) -m compare plot -q results/multi30k-en-de $$kind \
 	    --format png --out docs/images/multi30k --set 'data.root=$(CORPORA)/multi30k' || exit 1; done)
 

@@ -10,9 +10,9 @@ if [ -n "$given" ]; then
     "$given" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
         fail "PYTHON=$given is no Python 3.11 or later: give the path of one, or leave PYTHON out"
     version=$("$given" -c 'import torch; print(torch.__version__)' 2>/dev/null) ||
-        fail "PYTHON=$given has no torch: install torch >= 2.11 there, or leave PYTHON out to make .venv"
-    "$given" -c "import sys; sys.exit(tuple(map(int, '$version'.split('+')[0].split('.')[:2])) < (2, 11))" ||
-        fail "PYTHON=$given has torch $version, but 2.11 or later is needed"
+        fail "PYTHON=$given has no torch: install torch >= 2.9 there, or leave PYTHON out to make .venv"
+    "$given" -c "import sys; sys.exit(tuple(map(int, '$version'.split('+')[0].split('.')[:2])) < (2, 9))" ||
+        fail "PYTHON=$given has torch $version, but 2.9 or later is needed"
     pin=$(mktemp)
     trap 'rm -f "$pin"' EXIT
     echo "torch==$version" >"$pin"  # pip fails rather than exchange it

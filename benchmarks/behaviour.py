@@ -120,8 +120,8 @@ class Checkout:
 
     def environment(self) -> dict[str, str]:
         """One thread, no settings from outside, and no file written into the checkout."""
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("ATTNBENCH", "PYTHON"))}
-        return kept | {
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("ATTNBENCH", "PYTHON"))}
+        return inherited | {
             "PYTHONPATH": str(self.root),
             "PYTHONPYCACHEPREFIX": str(self.work / "pycache"),
             "OMP_NUM_THREADS": "1",
@@ -139,8 +139,10 @@ class Checkout:
             "print(json.dumps({n: getattr(find(n), 'origin', None) for n in sys.argv[1:]}))"
         )
         command = [self.python, "-c", code, "compare", *names]
-        found = subprocess.run(command, cwd=self.work, env=self.environment(), capture_output=True, text=True)
-        origins = json.loads(found.stdout)
+        process = subprocess.run(
+            command, cwd=self.work, env=self.environment(), capture_output=True, text=True
+        )
+        origins = json.loads(process.stdout)
         wrong = {n: o for n, o in origins.items() if not (o and Path(o).is_relative_to(self.root))}
         if wrong:
             sys.exit(f"not imported from {self.root}: {wrong}")
@@ -200,8 +202,8 @@ def figures(row: dict[str, Any]) -> dict[str, Leaf]:
     row = dict(row)
     for test, scores in (row.pop("tests", None) or {}).items():
         row |= {f"{name}_{test}": value for name, value in scores.items()}
-    kept = {k: v for k, v in row.items() if k in FIGURES or IS_SCORE.fullmatch(k)}
-    return {k: v for k, v in kept.items() if v is not None}
+    chosen = {k: v for k, v in row.items() if k in FIGURES or IS_SCORE.fullmatch(k)}
+    return {k: v for k, v in chosen.items() if v is not None}
 
 
 def tensors(path: Path) -> dict[str, tuple[str, list[int], bytes]]:
@@ -218,21 +220,21 @@ def weights(path: Path) -> dict[str, Leaf]:
 
     `values` goes by sorted names; `values_in_any_order` is the same where parameters have only other names.
     """
-    found = tensors(path)
+    arrays = tensors(path)
     values, squares, count = hashlib.sha256(), [], 0
-    for name in sorted(found):
-        kind, _, content = found[name]
+    for name in sorted(arrays):
+        kind, _, content = arrays[name]
         values.update(content)
         if kind == "F32":
             numbers = array.array("f", content)
             squares.append(math.fsum(x * x for x in numbers))
             count += len(numbers)
-    names = "\n".join(f"{n} {found[n][0]} {found[n][1]}" for n in sorted(found))
+    names = "\n".join(f"{n} {arrays[n][0]} {arrays[n][1]}" for n in sorted(arrays))
     return {
         "values": values.hexdigest()[:16],
-        "values_in_any_order": sha256("".join(sorted(sha256(c) for _, _, c in found.values()))),
+        "values_in_any_order": sha256("".join(sorted(sha256(c) for _, _, c in arrays.values()))),
         "names_and_shapes": sha256(names),
-        "tensors": len(found),
+        "tensors": len(arrays),
         "numbers": count,
         "norm": math.sqrt(math.fsum(squares)),
     }
@@ -243,8 +245,8 @@ def log(run: Path) -> Iterator[tuple[str, Leaf]]:
     for text in (run / FILES["log"]).read_text().splitlines():
         line = json.loads(text)
         kind, update = line["kind"], line["update"]
-        kept = ("loss", "grad_norm") if kind == "train" else ("loss", "bleu", "chosen", "best_update")
-        for name in kept:
+        names = ("loss", "grad_norm") if kind == "train" else ("loss", "bleu", "chosen", "best_update")
+        for name in names:
             if line.get(name) is not None:
                 yield f"{kind}/{name}/{update:04d}", line[name]
 
@@ -346,11 +348,11 @@ class Recorder:
         return folder
 
     def list_of_presets(self) -> dict[str, Leaf]:
-        """What `models --json` says of each preset."""
-        found = self.checkout.json("models")
-        (self.work / "presets.json").write_text(json.dumps([row["preset"] for row in found]))
-        leaves = {row["preset"]: {k: v for k, v in row.items() if k != "preset"} for row in found}
-        return prefixed("list", leaves) | {"list/number": len(found)}
+        """Record the list that `models --json` prints."""
+        presets = self.checkout.json("models")
+        (self.work / "presets.json").write_text(json.dumps([row["preset"] for row in presets]))
+        leaves = {row["preset"]: {k: v for k, v in row.items() if k != "preset"} for row in presets}
+        return prefixed("list", leaves) | {"list/number": len(presets)}
 
     def names(self) -> list[str]:
         """The names of all presets."""
@@ -360,8 +362,8 @@ class Recorder:
         """All presets but language models, with tiny sizes."""
 
         def sizes(name: str) -> dict[str, Any]:
-            own = TRANSFORMER if name.startswith("transformer") else RECURRENT
-            return SIZES.get(name, own) | {"warmup_updates": 10, "learning_rate": 1e-3}
+            widths = TRANSFORMER if name.startswith("transformer") else RECURRENT
+            return SIZES.get(name, widths) | {"warmup_updates": 10, "learning_rate": 1e-3}
 
         return {name: sizes(name) for name in self.names() if name not in LANGUAGE_MODELS}
 
@@ -369,12 +371,17 @@ class Recorder:
         """Settings, departures, formulas and shapes of some presets; classes are not recorded."""
         out: dict[str, Leaf] = {}
         for name in DESCRIBED:
-            found = self.checkout.json("describe", preset=name)
-            tree = {row["module"]: f"{row['params']:,} weights, {row['output']}" for row in found.pop("tree")}
-            formulas = {sha256(text): text for text in found.pop("formulas").values()}
-            departures = {row["part"]: f"{row['here']} | {row['paper']}" for row in found.pop("departures")}
+            description = self.checkout.json("describe", preset=name)
+            tree = {
+                row["module"]: f"{row['params']:,} weights, {row['output']}"
+                for row in description.pop("tree")
+            }
+            formulas = {sha256(text): text for text in description.pop("formulas").values()}
+            departures = {
+                row["part"]: f"{row['here']} | {row['paper']}" for row in description.pop("departures")
+            }
             parts = {"modules": tree, "formulas": formulas, "departures": departures}
-            out |= prefixed(f"description/{name}", found | parts)
+            out |= prefixed(f"description/{name}", description | parts)
         return out
 
     def trained_presets(self, name: str, models: dict[str, dict[str, Any]]) -> dict[str, Leaf]:
@@ -389,12 +396,12 @@ class Recorder:
     def likelihoods(self) -> dict[str, Leaf]:
         """Log-probability of given translations by every preset."""
         runs = runs_of(self.work / "presets/translation")
-        found = self.checkout.json("score-model", runs=runs, src=self.english, tgt=self.german)
+        rows = self.checkout.json("score-model", runs=runs, src=self.english, tgt=self.german)
         out: dict[str, Leaf] = {}
-        for row in found:
-            kept = {k: row[k] for k in ("logp", "tokens", "characters", "unknown", "perplexity")}
-            kept["sentences"] = [sentence["logp"] for sentence in row["sentences"]]
-            out |= prefixed(f"likelihood/{Path(row['run']).name}", kept)
+        for row in rows:
+            names = {k: row[k] for k in ("logp", "tokens", "characters", "unknown", "perplexity")}
+            names["sentences"] = [sentence["logp"] for sentence in row["sentences"]]
+            out |= prefixed(f"likelihood/{Path(row['run']).name}", names)
         return out
 
     def attention(self) -> dict[str, Leaf]:
@@ -402,11 +409,11 @@ class Recorder:
         runs = [run for run in runs_of(self.work / "presets/translation")
                 if run.name.removesuffix("-seed1") not in WITHOUT_ATTENTION]  # fmt: skip
         links = self.work / "presets/links"
-        found = self.checkout.json("align-links", systems=runs, links=links, gold=self.diagonal,
+        rows = self.checkout.json("align-links", systems=runs, links=links, gold=self.diagonal,
                                    src=self.english, tgt=self.german)  # fmt: skip
         files = {str(p.relative_to(links)): sha256(p.read_bytes()) for p in sorted(links.rglob("*.links*"))}
-        kept = ("aer", "entropy_nats")
-        heads = {f"{Path(r['system']).name}/{r['attention']}": {k: r.get(k) for k in kept} for r in found}
+        names = ("aer", "entropy_nats")
+        heads = {f"{Path(r['system']).name}/{r['attention']}": {k: r.get(k) for k in names} for r in rows}
         return prefixed("attention", heads) | prefixed("links", files)
 
 
@@ -443,12 +450,12 @@ def describe_checkout(checkout: Checkout) -> dict[str, str]:
     git = subprocess.run(["git", "-C", str(checkout.root), "describe", "--always", "--dirty"],
                          capture_output=True, text=True, check=False)  # fmt: skip
     code = "import platform, torch; print(platform.python_version(), torch.__version__)"
-    found = subprocess.run([checkout.python, "-c", code], env=checkout.environment(), capture_output=True,
+    process = subprocess.run([checkout.python, "-c", code], env=checkout.environment(), capture_output=True,
                            text=True, cwd=checkout.work, check=False)  # fmt: skip
     return {
         "checkout": str(checkout.root),
         "commit": git.stdout.strip(),
-        "python, torch": found.stdout.strip(),
+        "python, torch": process.stdout.strip(),
     }
 
 
@@ -475,12 +482,12 @@ def record_command(options: argparse.Namespace) -> int:
 
 
 def is_number(value: Leaf) -> bool:
-    """Whether this is an int or a float, and not a truth value."""
+    """Return whether this is an int or a float, and not a truth value."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def category(old: Leaf, new: Leaf) -> str:
-    """How two values of the same name differ: "" if not at all."""
+    """Return how two values of the same name differ: "" if not at all."""
     if is_number(old) and is_number(new) and (isinstance(old, float) or isinstance(new, float)):
         if old == new or (old != old and new != new):
             return ""
@@ -508,13 +515,16 @@ def compare_command(options: argparse.Namespace) -> int:
     old, new = Record.read(options.old), Record.read(options.new)
     print(f"old: {old.meta}\nnew: {new.meta}")
     before, after = old.parts.get(PART, {}), new.parts.get(PART, {})
-    found = differences(before, after)
+    differing = differences(before, after)
     if options.tolerant:
-        found.pop("within 1e-6", None)
-    for kind, lines in found.items():
+        differing.pop("within 1e-6", None)
+    for kind, lines in differing.items():
         print(f"-- {kind}: {len(lines):,}")
         print("\n".join(f"   {line}" for line in lines))
-    total, floats = sum(map(len, found.values())), sum(isinstance(value, float) for value in before.values())
+    total, floats = (
+        sum(map(len, differing.values())),
+        sum(isinstance(value, float) for value in before.values()),
+    )
     print(f"{len(before):,} values ({floats:,} of them floats), {total:,} differences")
     return 1 if total else 0
 

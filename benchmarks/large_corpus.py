@@ -85,11 +85,12 @@ def stage(name: str) -> Iterator[None]:
     cpu, wall = sum(os.times()[:4]), time.perf_counter()
     yield
     cpu, wall = sum(os.times()[:4]) - cpu, time.perf_counter() - wall
-    own, workers = (
+    parent, workers = (
         resource.getrusage(who).ru_maxrss / 1e6 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
     print(
-        f"{name:28s} {cpu:8.2f} s of CPU {wall:8.2f} s   {own:.2f} GB, a worker {workers:.2f} GB", flush=True
+        f"{name:28s} {cpu:8.2f} s of CPU {wall:8.2f} s   {parent:.2f} GB, a worker {workers:.2f} GB",
+        flush=True,
     )
 
 

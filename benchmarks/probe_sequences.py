@@ -114,10 +114,10 @@ def miscounts(model: Any, sentences: Sentences) -> tuple[float, float]:
     length = tgt_out.size(1) - 1
     limits = torch.full((len(src),), 2 * length)
     often = seldom = 0
-    for found, target in zip(
+    for output, target in zip(
         search(model, src, src != SPECIAL.pad, limits=limits, special=SPECIAL), tgt_out.tolist(), strict=True
     ):
-        said, wanted = Counter(found.tokens), Counter(target[:-1])
+        said, wanted = Counter(output.tokens), Counter(target[:-1])
         often += (said - wanted).total()
         seldom += (wanted - said).total()
     total = len(src) * length

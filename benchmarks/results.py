@@ -67,7 +67,9 @@ def _list_studies(name: str) -> str:
     rows = []
     for path in sorted((RESULTS / name).glob("*/study.json")):
         study = json.loads(path.read_text(encoding="utf-8"))
-        verdicts = [claim.get("verdict", claim["holds"]) for claim in study["claims"]]  # of seeds, or of one
+        verdicts = [
+            claim.get("verdict", claim["holds"]) for claim in study["claims"]
+        ]  # one seed has no verdict
         rows.append(
             {
                 "study": f"[{study['name']}]({name}/{study['name']}/study.md)",

@@ -69,7 +69,7 @@ def simulate(
     raised = np.array([*gains, *[0.0] * (models - len(gains))])
     for _ in range(experiments):
         of_seed = rng.normal(size=(models, seeds, 1)) * np.array(setting.seeds)[:, None, None]
-        # What is hard for all models cancels out in a difference: here is what is hard for one of them.
+        # Sentences that are hard for all models cancel out in a difference; these are hard for one model.
         of_model = rng.normal(scale=setting.sentences * (N / 2) ** 0.5, size=(models, 1, N))
         of_both = rng.normal(scale=setting.interaction * N**0.5, size=(models, seeds, N))
         values = raised[:, None, None] + of_seed + of_model + of_both
@@ -236,10 +236,10 @@ def curve_rates(seeds: int, experiments: int, sd: float = 0.35) -> CurveRates:
         columns[0].append(low <= 0.5 <= high)
         columns[1].append(equal.p < ALPHA)
         columns[2].append(steeper.p < ALPHA and steeper.test.difference > 0)
-        for column, place in zip(columns[3:], (1.5, 2.875), strict=True):
-            crossing = find_crossing(curve("a", 0.5 * (costs - place)), curve("b", 0 * costs), resamples=2000)
+        for column, left in zip(columns[3:], (1.5, 2.875), strict=True):
+            crossing = find_crossing(curve("a", 0.5 * (costs - left)), curve("b", 0 * costs), resamples=2000)
             if crossing.interval is not None:
-                column.append(crossing.interval.low <= 2**place <= crossing.interval.high)
+                column.append(crossing.interval.low <= 2**left <= crossing.interval.high)
     return CurveRates(*(float(np.mean(column or [math.nan])) for column in columns))
 
 

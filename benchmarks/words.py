@@ -16,15 +16,23 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("data", "seq2seq", "transformer", "compare", "benchmarks", "docs", "tests")
+CLEAN = (
+    *("seq2seq", "transformer", "benchmarks"),
+    *("compare/benchmark", "compare/check", "compare/cli", "compare/experiment", "compare/report"),
+    *("compare/training", "tests/compare/cli", "tests/compare/experiment", "tests/compare/report"),
+    *("tests/compare/test_benchmark", "tests/compare/test_check", "tests/compare/training"),
+    *("data", "compare/analysis", "compare/results", "compare/scoring", "compare/attention/heatmap"),
+    *("tests/data", "tests/compare/analysis", "tests/compare/results", "tests/compare/test_scoring"),
+)
 ENFORCED = {
-    "comment": {"seq2seq", "transformer"},
-    "docstring-length": {"seq2seq", "transformer", "benchmarks", "docs", "tests"},
-    "docstring-start": {"seq2seq", "transformer"},
-    "name": {"seq2seq", "transformer"},
-    "page-parentheses": {"pages"},
-    "page-sentence": {"pages"},
+    "comment": CLEAN,
+    "docstring-length": (*CLEAN, "docs", "tests"),
+    "docstring-start": CLEAN,
+    "name": CLEAN,
+    "page-parentheses": ("",),
+    "page-sentence": ("",),
 }
-"""Folders in which nothing breaks a rule. Add a folder as soon as its count is 0."""
+"""Beginnings of the paths in which nothing breaks a rule. Add one as soon as its count is 0."""
 
 FRAGMENT = re.compile(r"#:? (of|which|whose|as|its|what)\b", re.IGNORECASE)
 QUESTION = re.compile(r"(what|which|whose|how|of|whether|where|who)\b", re.IGNORECASE)
@@ -108,7 +116,7 @@ def main() -> int:
     for path, (rule, line, text) in violations():
         folder = path.parts[0] if path.suffix == ".py" else "pages"
         counts[rule, folder] += 1
-        is_enforced = is_check and folder in ENFORCED.get(rule, ())
+        is_enforced = is_check and path.as_posix().startswith(ENFORCED[rule])
         broken += is_enforced
         if rule in listed or is_enforced:
             print(f"{path}:{line}: {rule}: {text}")

@@ -4,6 +4,12 @@
 ``import compare`` needs neither torch nor pandas.
 """
 
+import os
+import sys
+
+if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and sys.path[0] != os.path.abspath(f"{__file__}/../.."):
+    del sys.path[0]  # ``python -m compare``: the working directory may have modules of any name
+
 import ast
 import logging
 from importlib import import_module

@@ -58,11 +58,11 @@ from compare.models.registry import Family as Family
 from compare.models.registry import build as build
 from compare.models.registry import register_family as register_family
 from compare.optim import OptimConfig as OptimConfig
+from compare.report.figures import list_figures as list_figures
 from compare.report.html.page import build_report as build_report
 from compare.report.plots import draw_attention as draw_attention
 from compare.report.plots import draw_figure as draw_figure
 from compare.report.plots import draw_plots as draw_plots
-from compare.report.plots import list_figures as list_figures
 from compare.report.publish import publish_experiment as publish_experiment
 from compare.report.table import load_table as load_table
 from compare.report.table import render_table as render_table

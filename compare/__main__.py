@@ -2,10 +2,6 @@
 
 import signal
 import sys
-from pathlib import Path
-
-if __name__ == "__main__" and not sys.flags.safe_path and sys.path[0] != str(Path(__file__).parents[1]):
-    del sys.path[0]  # the working directory may contain modules with our names
 
 
 def main() -> int:

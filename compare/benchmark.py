@@ -57,7 +57,6 @@ class BenchPlan:
     """Phases of a benchmark, and the amount of work per repeat."""
 
     phases: tuple[Phase, ...] = ("train", "greedy", "beam")
-    """Some of train, greedy, beam and latency."""
     updates: int = 10
     """Training batches per repeat."""
     repeats: int = 3
@@ -76,17 +75,12 @@ BATCHES = {"cpu": (64,), "cuda": (1, 32, 256)}
 
 
 def precisions(phase: Phase, train_precision: str) -> tuple[str, ...]:
-    """List the precisions of a phase: training in its own, decoding in fp32, and in bf16 if training is."""
+    """List the precisions of a phase: training in one, decoding in fp32 and that of training."""
     return (train_precision,) if phase == "train" else tuple(dict.fromkeys(("fp32", train_precision)))
 
 
 def planned_timings(runs: Sequence[Run], plan: BenchPlan = DEFAULT_PLAN) -> list[str]:
-    """List what ``run_benchmark`` would time, such as "transformer beam fp32".
-
-    Args:
-        runs: as for ``run_benchmark``.
-        plan: the phases.
-    """
+    """List the timings of ``run_benchmark``, such as "transformer beam fp32"."""
     return [
         f"{run.label} {phase} {precision}"
         for phase in plan.phases
@@ -115,7 +109,7 @@ class Measurement(Speed):
     flops_per_token: float | None = None
     """FLOPs of training per token as counted; None for other phases."""
     joules: float | None = None
-    """Energy of all repeats; None where it cannot be read."""
+    """Energy of all repeats; None if it cannot be read."""
     peak_memory_bytes: int | None = None
     """Peak on a GPU of this model alone; None on a processor."""
 
@@ -138,7 +132,7 @@ class Measurement(Speed):
         )
 
     def row(self, conditions: Mapping[str, Any]) -> Row:
-        """Return the figures of a row of the table by ``COLUMNS``, None for what is unknown."""
+        """Return the figures of a row of the table by ``COLUMNS``; unknown ones are None."""
         figures = [self.headline(seconds) for seconds in self.seconds]
         peaks = {
             "mfu": peak_flops(conditions["device"], self.precision),
@@ -180,11 +174,11 @@ COLUMNS = (
     Column("mfu", "MFU", f"{OPERATIONS} the data sheet's peak of that precision without sparsity; none for "
         "processors", unit="%", decimals=0),
     Column("repeats", "repeats"),
-    Column("cpu_share", "CPU share", "share of the processor that the timing really had, the median over its "
+    Column("cpu_share", "CPU share", "share of the processor during the timing, the median over its "
         f"repeats; disturbed below {DISTURBED:.0%}", form=describe_share),
     Column("machine_speed", "machine speed", "of a fixed piece of work after each repeat, relative to its "
         "best on this machine so far", form=describe_share),
-    Column("sentences", "sentences", "of a repeat, decoded together but for the latency"),
+    Column("sentences", "sentences", "of a repeat, decoded together except for the latency"),
     Column("tokens", "tokens", "of a repeat; train counts the source's without and the target's with end of "
         "sentence, decoding the target's; padding never"),
     Column("params", "params", unit="M", decimals=2),
@@ -260,7 +254,6 @@ def make_inputs(run: Run, plan: BenchPlan) -> Inputs:
 
 
 def _random_inputs(run: Run, plan: BenchPlan, mean: float) -> Inputs:
-    """Draw random ids of a vocabulary of the configured size, in sentences of ``mean`` tokens on average."""
     train, size = run.train, run.vocabulary.size
     if run.regularization.subword_sampling:
         logger.warning("random ids have one segmentation: regularization.subword_sampling is not used")
@@ -312,17 +305,7 @@ def search_forced(
 ) -> list[Hypothesis]:
     """Run the beam search of translation with hypotheses of exactly ``steps`` tokens, EOS included.
 
-    A length penalty would change nothing: it only decides between hypotheses of different length.
-
-    Args:
-        model: one prepared by ``force_length``.
-        src: source ids (B, S).
-        src_mask: True at real tokens (B, S).
-        steps: tokens of every hypothesis, at least 1.
-        beam_size: hypotheses per sentence.
-
-    Returns:
-        The best hypothesis of each sentence.
+    The model is prepared by ``force_length``. There is no length penalty: hypotheses do not differ in length.
     """
     limits = torch.full((src.size(0),), steps - 1)
     return search(model, src, src_mask, limits=limits, special=SPECIAL, beam_size=beam_size)
@@ -332,14 +315,14 @@ def search_forced(
 
 
 class Task(NamedTuple):
-    """A workload, and its measurement, which has no times yet."""
+    """A workload, and its measurement without times."""
 
     measurement: Measurement
     work: TrainingWork | SearchWork
 
 
 def make_tasks(run: Run, plan: BenchPlan, inputs: Inputs, phase: Phase) -> Iterator[Task]:
-    """Make the tasks of a model in one phase: by precision, and in greedy and beam search by batch size."""
+    """Make the tasks of a model in one phase: by precision and, in greedy and beam search, batch size."""
     batches = plan.batches if phase in ("greedy", "beam") else (max(plan.batches),)
     for precision in precisions(phase, run.train.precision):
         for size in batches:
@@ -400,10 +383,7 @@ def run_benchmark(runs: Sequence[Run], plan: BenchPlan = DEFAULT_PLAN) -> Benchm
 
     Args:
         runs: one run per model, with the same data, device and precision; see ``resolve_models``.
-        plan: the phases and the amount of work of each.
-
-    Returns:
-        The measurements with their conditions; ``render()`` gives a Markdown table.
+        plan: the phases and their amount of work.
 
     Raises:
         ValueError: bad data, or too few batches.
@@ -414,9 +394,9 @@ def run_benchmark(runs: Sequence[Run], plan: BenchPlan = DEFAULT_PLAN) -> Benchm
     set_numerics(device, deterministic=train.deterministic)
     plan = replace(plan, batches=plan.batches or BATCHES[device.type])
     inputs = make_inputs(runs[0], plan)
-    if (found := len(inputs.updates)) < plan.updates:
+    if (available := len(inputs.updates)) < plan.updates:
         raise ValueError(
-            f"an epoch has {found} batches, too few for --updates {plan.updates}: lower train.batch_tokens"
+            f"an epoch has {available} batches, but --updates is {plan.updates}: lower train.batch_tokens"
         )
     rows: list[Measurement] = []
     all_repeats: list[TimedRepeat] = []

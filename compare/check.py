@@ -33,6 +33,7 @@ from compare.results.store import (
     read_results,
     setting_text,
     stored_summary,
+    write_protection,
 )
 from compare.scoring import metric_of
 from compare.system.device import Machine, set_numerics, tune_cpu
@@ -105,11 +106,9 @@ class CheckResult(NamedTuple):
     """Result of checking an experiment."""
 
     findings: list[ComparedValue]
-    """All compared values."""
     notes: list[str]
     """One line per other code version that made the results."""
     not_checked: list[str]
-    """One line per subject that could not be checked."""
 
     @property
     def differences(self) -> list[ComparedValue]:
@@ -157,7 +156,7 @@ def check_experiment(
             path = folder / result.run
             if problem := problems[result.run]:
                 findings += _catch(result.run, "hashes", check_hashes(path, result, {}))
-                findings.append(Gap(f"all but the hashes of files, and all tables: {problem}", result.run))
+                findings.append(Gap(f"anything but file hashes: {problem}", result.run))
             elif (path / "config.toml").is_file():
                 run = RunFolder.read(path, data_root=data_root)
                 versions.add((str(result.code_version), code_version(run.run.plugins)))
@@ -219,7 +218,7 @@ def _catch(context: str, name: str, findings: Findings) -> Findings:
 
 
 def _check_registry(folder: Path, results: Iterable[Result]) -> Findings:
-    """Compare experiment.json with the run folders, the requested seeds, and the hashes of the runs."""
+    """Compare experiment.json with the run folders, the requested seeds and the hashes of the runs."""
     registry, by_name = read_registry(folder), {result.run: result for result in results}
     seeds_with_result = {(result.label, result.seed) for result in by_name.values()}
     missing = [
@@ -239,10 +238,13 @@ def _check_registry(folder: Path, results: Iterable[Result]) -> Findings:
 
 
 def _check_summary(folder: Path, stored: Summary | None, data_root: str) -> Findings:
-    """Compare the stored summary with one computed again; it is None if it does not belong to the runs."""
+    """Compare the stored summary with a new one; it is None if it does not belong to the runs."""
     computed = summarise(folder, data_root=data_root) if stored else None
     if stored is None or computed is None:
-        yield Gap("means and outcome, which belong to other results (`attnbench table` renews them)", SUMMARY)
+        if write_protection(folder):  # nothing renews it
+            yield ComparedValue(SUMMARY, "results", "of other results", "of the runs in the folder")
+        else:
+            yield Gap("means and outcome, which are outdated (`attnbench table` renews them)", SUMMARY)
     elif stored.lacks_texts or computed.lacks_texts:
         yield Gap("means and outcome, because their texts cannot be read", SUMMARY)
     else:
@@ -255,7 +257,6 @@ def _check_summary(folder: Path, stored: Summary | None, data_root: str) -> Find
 
 
 def _group_by_subject(gaps: Iterable[Gap]) -> Iterator[str]:
-    """Yield each subject once, with its runs."""
     runs: dict[str, dict[str, None]] = {}
     for gap in gaps:
         runs.setdefault(gap.subject, {})[gap.run] = None
@@ -264,17 +265,17 @@ def _group_by_subject(gaps: Iterable[Gap]) -> Iterator[str]:
 
 
 def _general_limits(decoded: int, *, retrained: bool) -> Iterator[str]:
-    """Name what was not requested, and what files cannot prove."""
+    """Name checks that were not requested, and claims that files cannot prove."""
     if not decoded:
         yield (
-            "that translations, validation scores and perplexities come from the weights: "
+            "translations, validation scores and perplexities against the weights: "
             "--decode N computes them again"
         )
     if not retrained:
-        yield "that the log comes from the settings of training: --retrain repeats the first updates"
-    yield "device, torch, threads and code version, and whether the times were measured as stated"
+        yield "the training log against the settings: --retrain repeats the first updates"
+    yield "device, torch, threads, code version and measured times"
     yield "experiment.toml, the trials of a search, plots, reports, and log.txt"
-    yield "whether several files were changed together so that they agree"
+    yield "consistent changes of several files"
 
 
 # Checks of one run.
@@ -332,7 +333,7 @@ def check_result(run: CheckedRun) -> Findings:
     settings = {name: setting_text(value) for name, value in run.folder.run.settings().items()}
     values |= {name: settings.get(name) for name in run.result.settings}
     for name in begun.settings.keys() - run.result.settings.keys():
-        yield Gap(f"{name}, which was a default when the run was recorded", run.name)
+        yield Gap(f"{name}, a default when the run was recorded", run.name)
     for name, value in values.items():
         metric = metric_of(name)
         endings = (f"_{test}" for test in run.result.tests if name.endswith(f"_{test}"))
@@ -359,7 +360,7 @@ def check_weights(run: CheckedRun, number: int) -> Findings:
         return
     if run.prepared is None:
         return
-    if any(each.dtype == torch.bfloat16 for each in load_weights(run.folder.weights).values()):
+    if any(tensor.dtype == torch.bfloat16 for tensor in load_weights(run.folder.weights).values()):
         yield Gap("translations, because the weights were rounded to bf16 after translating", run.name)
         return
     train = run.folder.run.train
@@ -374,7 +375,6 @@ def check_weights(run: CheckedRun, number: int) -> Findings:
 
 
 def _check_lines(run: CheckedRun, prepared: PreparedData, translator: Translator, number: int) -> Findings:
-    """Compare evenly spaced lines of each test set."""
     for test in prepared.corpus.tests:
         sources = prepared.corpus.splits[test].src
         recorded = read_lines(run.folder.output(test), allow_blank=True)
@@ -395,7 +395,6 @@ def _check_lines(run: CheckedRun, prepared: PreparedData, translator: Translator
 
 
 def _check_validation(run: CheckedRun, prepared: PreparedData, translator: Translator) -> Findings:
-    """Compare the scores of the weights on the validation set with the final line of the log."""
     settings, valid = run.folder.run, prepared.corpus.splits["valid"]
     criterion = TranslationLoss(translator.model, settings.train.label_smoothing).eval()
     scores = Validator(criterion, translator, settings, valid, prepared.valid)()
@@ -420,7 +419,7 @@ saw 5e-5 of the loss between two CPUs, and at least 1e-3 between two seeds of a 
 
 
 class _LineLogged(Exception):
-    """The first line of the training log is complete."""
+    """Signal that the first line of the training log is complete."""
 
 
 def check_training(run: CheckedRun) -> Findings:

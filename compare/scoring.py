@@ -25,17 +25,17 @@ Tokenizer = Literal["auto", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab",
 TOKENIZERS = get_args(Tokenizer)[1:]
 """sacreBLEU's tokenizers, except those that download a model."""
 TOKENIZE: Tokenizer = "13a"
-"""sacreBLEU's tokenizer where no other is asked for; experiments have ``scoring.tokenize``."""
+"""The default tokenizer; experiments have ``scoring.tokenize``."""
 SPACED_TOKENIZERS = ("13a", "intl", "none")
-"""Tokenizers that take a sentence without spaces for one word."""
+"""Tokenizers to which a sentence without spaces is one word."""
 LANGUAGE_TOKENIZERS: dict[str, Tokenizer] = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
-"""The tokenizers that sacreBLEU takes by target language; of all others ``TOKENIZE``."""
+"""sacreBLEU's tokenizers by target language; others have ``TOKENIZE``."""
 ISO_639_3 = {"zho": "zh", "cmn": "zh", "jpn": "ja", "kor": "ko"}
-"""Codes of three letters for these languages, as some corpora have them."""
+"""Three-letter codes of these languages."""
 
 
 def language_tokenizer(language: str) -> Tokenizer:
-    """Return sacreBLEU's tokenizer of a target language, or of more than its name: zh-CN, lc.zh, zho_Hans."""
+    """Return sacreBLEU's tokenizer of a target language, also of zh-CN, lc.zh or zho_Hans."""
     code = re.split("[-_]", language.rpartition(".")[2].lower())[0]
     return LANGUAGE_TOKENIZERS.get(ISO_639_3.get(code, code), TOKENIZE)
 
@@ -44,32 +44,26 @@ def language_tokenizer(language: str) -> Tokenizer:
 
 
 def outcome_tests(outcome: str, tests: Sequence[str]) -> list[str]:
-    """Return the test sets whose mean BLEU decides.
-
-    Args:
-        outcome: value of ``scoring.outcome``.
-        tests: names of all test sets.
-
-    Raises:
-        ValueError: the outcome names none of them.
-    """
+    """Return the test sets whose mean BLEU decides by ``scoring.outcome``; ValueError if none does."""
     choices = {"first": tests[:1], "mean": tests, **{test: [test] for test in tests}}
     if outcome not in choices:
-        raise ValueError(f'scoring.outcome = "{outcome}": no such test set; choose {", ".join(choices)}')
+        raise ValueError(f'scoring.outcome = "{outcome}" is no test set; choose one of {", ".join(choices)}')
     return list(choices[outcome])
 
 
 # Base class of metrics, their options and their scores.
 
 
+Lines = Sequence[str]
+"""Translations or references, one line per sentence."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class MetricOptions:
-    """Options that a metric may use; one that has no use for an option ignores it."""
+    """Options that a metric may use or ignore."""
 
     tokenize: str = TOKENIZE
-    """sacrebleu's tokenizer of BLEU."""
     lowercase: bool = False
-    """Whether BLEU ignores case."""
     n_bootstrap: int = 1000
     """Resampled test sets behind a confidence interval."""
 
@@ -81,18 +75,14 @@ class MetricScore:
     score: float
     """Score of the whole text, 0 to 100 for most metrics."""
     signature: str
-    """Version and settings of the metric; scores compare only under the same signature."""
+    """Version and settings; scores compare only under the same signature."""
     interval: tuple[float, float] | None = None
-    """Ends of the 95% confidence interval; None where the metric has none."""
+    """95% confidence interval, if the metric has one."""
     details: Mapping[str, float] = field(default_factory=dict)
-    """Further figures of the metric by column name."""
+    """Further figures by column name."""
 
     def columns(self, name: str) -> dict[str, float | str]:
-        """List everything by column name: "bleu", "bleu_ci_low" and so on.
-
-        Args:
-            name: name of the metric.
-        """
+        """List everything by column name: "bleu", "bleu_ci_low" and so on."""
         columns: dict[str, float | str] = {name: self.score, f"{name}_signature": self.signature}
         if self.interval is not None:
             columns[f"{name}_ci_low"], columns[f"{name}_ci_high"] = self.interval
@@ -115,14 +105,11 @@ class Metric(ABC):
     decimals: int = 1
     """Decimal places in tables; ``attnbench score`` prints one more."""
     higher_is_better: bool = True
-    """Whether a higher score is a better translation."""
     on_request: bool = False
-    """Whether it is computed only where it is asked for by name, not for every result."""
+    """True if the metric is computed only when asked for by name."""
 
     @abstractmethod
-    def compute(
-        self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], options: MetricOptions
-    ) -> MetricScore:
+    def compute(self, hypotheses: Lines, references: Sequence[Lines], options: MetricOptions) -> MetricScore:
         """Score detokenised text.
 
         Args:
@@ -152,9 +139,7 @@ class Bleu(Metric):
     heading = "BLEU"
     help = "overlap of 1- to 4-grams (Papineni et al. 2002), cased"
 
-    def compute(
-        self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], options: MetricOptions
-    ) -> MetricScore:
+    def compute(self, hypotheses: Lines, references: Sequence[Lines], options: MetricOptions) -> MetricScore:
         """Score, with the interval around the mean of bootstrap samples (Koehn 2004) and the length ratio.
 
         ``length_ratio`` is the number of hypothesis tokens over that of reference tokens; of several
@@ -173,26 +158,21 @@ class Bleu(Metric):
 
 
 def make_bleu(tokenize: str, **options: Any) -> "BLEU":
-    """Make sacrebleu's BLEU; ValueError names the extra that the tokenizer lacks.
-
-    Args:
-        tokenize: name of the tokenizer.
-        options: others of sacrebleu.
-    """
+    """Make sacrebleu's BLEU; ValueError names the extra that the tokenizer lacks."""
     from sacrebleu.metrics.bleu import BLEU
 
     try:
-        return BLEU(tokenize=tokenize, force=True, **options)  # no advice on options of sacrebleu's
+        return BLEU(tokenize=tokenize, force=True, **options)  # force: no advice on sacrebleu's options
     except (ImportError, RuntimeError):
         language = tokenize.partition("-")[0]
         raise ValueError(
             f"BLEU's tokenizer {tokenize} is not installed: pip install 'attnbench[{language}]', or choose "
-            "another by scoring.tokenize (of attnbench score: --tokenize)"
+            "another with scoring.tokenize (attnbench score: --tokenize)"
         ) from None
 
 
 def clip(score: float) -> float:
-    """Limit ``score`` to 0..100: rounding makes a perfect BLEU 100.00000000000004."""
+    """Limit a score to 0..100, which rounding can exceed."""
     return min(max(float(score), 0.0), 100.0)
 
 
@@ -208,9 +188,7 @@ class Chrf(Metric):
     word_order = 0
     """Longest n-grams of words that count too."""
 
-    def compute(
-        self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], options: MetricOptions
-    ) -> MetricScore:
+    def compute(self, hypotheses: Lines, references: Sequence[Lines], options: MetricOptions) -> MetricScore:
         """Score; no option applies, chrF cuts text by its own rules."""
         from sacrebleu.metrics.chrf import CHRF
 
@@ -241,9 +219,7 @@ class Ter(Metric):
     help = "edits per reference word (Snover et al. 2006), uncased"
     higher_is_better = False
 
-    def compute(
-        self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], options: MetricOptions
-    ) -> MetricScore:
+    def compute(self, hypotheses: Lines, references: Sequence[Lines], options: MetricOptions) -> MetricScore:
         """Score; Chinese and Japanese are cut into characters, else a sentence would be one word."""
         from sacrebleu.metrics.ter import TER
 
@@ -251,8 +227,7 @@ class Ter(Metric):
         return _score(TER(normalized=cut, asian_support=cut), hypotheses, references)
 
 
-def _score(metric: Any, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> MetricScore:
-    """Score by one of sacrebleu's metrics."""
+def _score(metric: Any, hypotheses: Lines, references: Sequence[Lines]) -> MetricScore:
     score = metric.corpus_score(hypotheses, references).score
     return MetricScore(score=score, signature=str(metric.get_signature()))
 
@@ -282,14 +257,14 @@ def register_metric(metric: Metric) -> None:
     if not isinstance(metric, Metric):
         raise ValueError(f"a metric must be an instance of a subclass of Metric, found {metric!r:.80}")
     if not re.fullmatch("[a-z][a-z0-9_]*", metric.name):
-        raise ValueError(f"metric {metric.name!r}: use lower-case letters, digits and underscores alone")
+        raise ValueError(f"metric {metric.name!r}: use only lower-case letters, digits and underscores")
     if metric.name in METRICS or metric.name in {item.name for item in fields(SystemScores)}:
         raise ValueError(f"the metric {metric.name!r} exists already: choose another name")
     METRICS[metric.name] = metric
 
 
 def metric_of(column: str) -> Metric | None:
-    """Return the metric of a score column such as "ter_signature_test_long"; None for other columns."""
+    """Return the metric of a score column such as "ter_signature_test_long", or None."""
     names = [name for name in METRICS if column == name or column.startswith(f"{name}_")]
     return METRICS[max(names, key=len)] if names else None
 
@@ -301,26 +276,29 @@ class ScoringOptions:
     metrics: Sequence[str] = ("bleu", "chrf")
     """Names from ``METRICS``."""
     tokenize: str = TOKENIZE
-    """One of ``TOKENIZERS``, for BLEU only: chrF and TER cut text by their own rules."""
+    """One of ``TOKENIZERS``, for BLEU only: chrF and TER have their own rules."""
     lowercase: bool = False
-    """Whether BLEU ignores case, as sacrebleu's option of that name."""
+    """True if BLEU ignores case."""
 
     def __post_init__(self) -> None:
         """Reject unknown metrics and tokenizers, and an empty list of metrics."""
-        for choices, names in ((METRICS, self.metrics), (TOKENIZERS, (self.tokenize,))):
+        for kind, choices, names in (
+            ("metric", METRICS, self.metrics),
+            ("tokenizer", TOKENIZERS, [self.tokenize]),
+        ):
             for name in names:
                 if name not in choices:
-                    raise ValueError(f"no {name!r} here: choose from {', '.join(choices)}")
+                    raise ValueError(f"unknown {kind} {name!r}: choose from {', '.join(choices)}")
         if not self.metrics:
-            raise ValueError(f"nothing to compute: choose from {', '.join(METRICS)}")
+            raise ValueError(f"no metrics: choose from {', '.join(METRICS)}")
 
 
 HEADLINE = ScoringOptions()
-"""The metrics that papers of the field report; every result has them."""
+"""The metrics that every result has."""
 
 
 def all_metrics(tokenize: str = TOKENIZE) -> ScoringOptions:
-    """Return options that compute every registered metric but those ``on_request``."""
+    """Return options with every registered metric except those ``on_request``."""
     names = tuple(name for name, metric in METRICS.items() if not metric.on_request)
     return ScoringOptions(metrics=names, tokenize=tokenize)
 
@@ -330,33 +308,27 @@ class SystemScores:
     """Scores of one text; None where a metric was not computed."""
 
     bleu: float | None = None
-    """BLEU, 0 to 100."""
     bleu_ci_low: float | None = None
-    """Lower end of its 95% bootstrap interval over sentences."""
+    """Lower end of the 95% bootstrap interval over sentences."""
     bleu_ci_high: float | None = None
-    """Upper end of that interval."""
     chrf: float | None = None
-    """chrF2, 0 to 100."""
     ter: float | None = None
-    """TER in percent; lower is better."""
+    """Percent; lower is better."""
     length_ratio: float | None = None
     """Tokens of the translations over tokens of the references."""
     brevity_penalty: float | None = None
-    """Factor of BLEU, up to 1, by which it punishes translations shorter than the references."""
+    """Factor of BLEU for translations that are too short."""
     bleu_signature: str | None = None
-    """sacrebleu's version and settings of BLEU."""
     chrf_signature: str | None = None
-    """Signature of chrF."""
     ter_signature: str | None = None
-    """Signature of TER."""
     distinct_lines: float | None = None
     """Different translations over all."""
     repeats: int | None = None
-    """Translations in which a phrase stands three times in a row."""
+    """Translations with a phrase three times in a row."""
     warnings: tuple[str, ...] = ()
-    """What is wrong with the translations as a text, such as pieces of words."""
+    """Faults of the translations as a text, such as pieces of words."""
     scores: Mapping[str, float | str | None] = field(default_factory=dict)
-    """Columns of metrics that have no field here: "<name>", "<name>_signature" and so on."""
+    """Columns of other metrics: "<name>", "<name>_signature" and so on."""
 
     def columns(self) -> dict[str, float | str | None]:
         """List every score, signature and end of an interval by column name."""
@@ -365,7 +337,7 @@ class SystemScores:
         return columns | dict(self.scores)
 
     def external(self) -> dict[str, float]:
-        """List the scores of external metrics, by name: those of no registered metric."""
+        """List the scores of unregistered metrics."""
         columns = self.columns()
         return {
             name: score
@@ -374,11 +346,7 @@ class SystemScores:
         }
 
     def interval(self, metric: str) -> str:
-        """Format the confidence interval of a metric: "[36.50, 39.75]"; empty where it has none.
-
-        Args:
-            metric: its name, such as "bleu".
-        """
+        """Format the confidence interval of a metric: "[36.50, 39.75]"; empty without one."""
         low, high = (self.columns().get(f"{metric}_ci_{end}") for end in ("low", "high"))
         if low is None or high is None:
             return ""
@@ -466,20 +434,20 @@ def score_files(
     with ensure_unchanged(*paths, *reference_paths):
         outputs, texts = read_scored(paths, reference_paths)
         warnings = tuple(
-            f"{path}: {each}"
+            f"{path}: {warning}"
             for path, text in zip(reference_paths, texts, strict=True)
-            for each in describe_text(text, unspaced=scoring.tokenize in SPACED_TOKENIZERS)
+            for warning in describe_text(text, unspaced=scoring.tokenize in SPACED_TOKENIZERS)
         )
         for path, lines in zip(paths, outputs, strict=True):
-            found = score_texts(lines, *texts, scoring=scoring)
-            scores[str(path)] = replace(found, warnings=found.warnings + warnings)
+            result = score_texts(lines, *texts, scoring=scoring)
+            scores[str(path)] = replace(result, warnings=result.warnings + warnings)
     return scores
 
 
 def read_scored(
     systems: Sequence[Path], references: Sequence[Path]
 ) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
-    """Read files of translations and of references as sacrebleu does; they must have equally many lines.
+    """Read translations and references as sacrebleu does; ValueError if their lengths differ.
 
     A byte order mark belongs to the first word, and a reference may be blank.
     """
@@ -494,7 +462,7 @@ def read_scored(
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = TOKENIZE) -> float:
-    """Compute the ``bleu`` of ``score_texts`` without its interval, fast enough to validate in training."""
+    """Compute the ``bleu`` of ``score_texts`` without its interval, fast enough for validation."""
     return bleu_and_length_ratio(hypotheses, references, tokenize)[0]
 
 
@@ -502,20 +470,20 @@ def bleu_and_length_ratio(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str = TOKENIZE
 ) -> tuple[float, float]:
     """Compute the ``bleu`` and ``length_ratio`` of ``score_texts`` without an interval."""
-    found = make_bleu(tokenize).corpus_score(*_list_texts(hypotheses, references))
-    return clip(found.score), float(found.ratio)
+    score = make_bleu(tokenize).corpus_score(*_list_texts(hypotheses, references))
+    return clip(score.score), float(score.ratio)
 
 
 def _list_texts(*texts: Sequence[str]) -> tuple[list[str], tuple[list[str], ...]]:
-    """Return hypotheses and references as lists; reject what sacrebleu would cut silently or crash on."""
+    """Return the texts as lists; reject what sacrebleu would cut silently or crash on."""
     hypotheses, *rest = map(list_lines, texts)
     references = tuple(rest)
     for lines in references:
         if len(hypotheses) != len(lines):
             raise ValueError(
-                f"{len(hypotheses)} lines of hypotheses but {len(lines)} of references: "
-                "line i of one must translate what line i of the other translates"
+                f"{len(hypotheses)} hypotheses, but {len(lines)} references: "
+                "line i of both must translate the same sentence"
             )
     if not (hypotheses and references):
-        raise ValueError("nothing to score: hypotheses or references have no lines")
+        raise ValueError("nothing to score: hypotheses or references are empty")
     return hypotheses, references

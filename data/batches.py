@@ -36,26 +36,22 @@ class Batch:
     tgt_out: Tensor
     """Ids to predict: the target ids and EOS, (B, T), int64."""
     tgt_mask: Tensor
-    """True at real tokens of ``tgt_in`` and of ``tgt_out``, whose lengths are equal, (B, T), bool."""
+    """True at real tokens of ``tgt_in`` and of ``tgt_out``, (B, T), bool."""
     rows: Tensor
     """Index of each pair in its split of the corpus, from 0, (B,), int64; always on the CPU."""
     src_lengths: Tensor
-    """Number of real tokens of each source, EOS included, (B,), int64; always on the CPU, where recurrent
-    encoders need it: to read it from a mask on a GPU would wait for all work queued there."""
+    """Real tokens of each source, EOS included, (B,), int64; always on the CPU, where recurrent encoders
+    need it: reading it from a mask would wait for the GPU.
+    """
     src_tokens: int
-    """Number of source tokens, without EOS and padding."""
     tgt_tokens: int
-    """Number of target tokens to predict: with EOS, without padding."""
+    """Targets to predict: with EOS, without padding."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def to(self, device: torch.device | str) -> "Batch":
-        """Copy ids and masks to another device.
-
-        Args:
-            device: the device, such as "cuda"; nothing waits for the copy to a GPU.
-        """
+        """Copy ids and masks to another device; nothing waits for a copy to a GPU."""
         to_gpu = torch.device(device).type == "cuda" and not self.src.is_cuda
         parts = {name: getattr(self, name) for name in ("src", "tgt_in", "tgt_out", "src_mask", "tgt_mask")}
         moved: dict[str, Any] = {
@@ -70,27 +66,18 @@ class GlobalBatch:
     """The pairs of one update, as far as this process computes on them, in parts that fit its memory."""
 
     parts: tuple[Batch, ...]
-    """This process's share of the pairs: one batch, or several if gradients are accumulated; may be empty."""
+    """This process's share: one batch, or several if gradients are accumulated; may be empty."""
     src_tokens: int
-    """Number of source tokens of all processes, without EOS and padding."""
     tgt_tokens: int
-    """Number of target tokens to predict of all processes: with EOS, without padding."""
+    """Targets to predict of all processes: with EOS, without padding."""
 
     def to(self, device: torch.device | str) -> "GlobalBatch":
-        """Copy the parts to another device, as ``Batch.to`` does."""
+        """Copy the parts to another device."""
         return replace(self, parts=tuple(part.to(device) for part in self.parts))
 
 
 def make_batch(split: EncodedSplit, indices: Ints) -> Batch:
-    """Build the batch of some pairs of a split.
-
-    Args:
-        split: the encoded pairs.
-        indices: positions of the pairs in ``split``, (B,); the batch keeps their order.
-
-    Returns:
-        The batch, on the CPU; its ``rows`` are the indices in the corpus, not those in ``split``.
-    """
+    """Build the batch of the pairs at ``indices``, on the CPU; its ``rows`` are indices in the corpus."""
     src, tgt = split.src.take(indices), split.tgt.take(indices)
     src_ids, src_mask = padded(src, last=EOS)
     tgt_out, tgt_mask = padded(tgt, last=EOS)
@@ -109,14 +96,7 @@ def make_batch(split: EncodedSplit, indices: Ints) -> Batch:
 
 
 def make_source_batch(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Pad sources that are to be translated.
-
-    Args:
-        sentences: ids per sentence, without EOS.
-
-    Returns:
-        The ids with EOS, (B, S), int64, and their mask, (B, S), bool, True = a real token.
-    """
+    """Pad sources, given as ids without EOS; returns ids with EOS and mask, (B, S)."""
     ids, mask = padded(Sequences.of(sentences), last=EOS)
     return torch.from_numpy(ids), torch.from_numpy(mask)
 
@@ -124,15 +104,9 @@ def make_source_batch(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tenso
 def padded(
     sequences: Sequences, *, first: int | None = None, last: int | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Pad sequences on the right to the longest of them.
+    """Pad B sequences on the right, with the ids ``first`` before and ``last`` after if not None.
 
-    Args:
-        sequences: B sequences of ids.
-        first: id to put before each sequence; None puts none.
-        last: id to put after each sequence; None puts none.
-
-    Returns:
-        The ids and the mask (True = a real token), both (B, length).
+    Returns int64 ids and a mask, True = a real token, both (B, length).
     """
     before, after = int(first is not None), int(last is not None)
     lengths = sequences.lengths[:, None] + before + after  # (B, 1)
@@ -157,18 +131,14 @@ SRC_BUDGET_FACTOR = 1.5
 
 
 class BatchStream:
-    """Batches of pairs of similar length, in an order that is drawn again for each epoch.
+    """Batches of pairs of similar length, in an order drawn again for each epoch from ``seed``.
 
-    Args:
-        split: the encoded pairs, the same or sampled for each epoch.
-        batch_tokens: upper bound on the target positions of a batch, EOS and padding included. The bound on
-            its source positions is ``SRC_BUDGET_FACTOR`` times as large, so that training memory is bounded;
-            a pair whose source alone is longer is a batch by itself (``max_tokens`` drops such pairs).
-        seed: seed of the order, together with the number of the epoch.
+    ``batch_tokens`` bounds the target positions of a batch, EOS and padding included, and
+    ``SRC_BUDGET_FACTOR`` times as many source positions, so that training memory is bounded. A pair with a
+    longer source is a batch by itself (``max_tokens`` drops such pairs).
 
     Raises:
-        ValueError: ``batch_tokens`` is smaller than the longest target with EOS, or than the longest that
-            sampling allows.
+        ValueError: ``batch_tokens`` is smaller than the longest target with EOS that sampling allows.
     """
 
     def __init__(self, split: "EncodedSplit | SampledSplit", *, batch_tokens: int, seed: int) -> None:
@@ -187,25 +157,18 @@ class BatchStream:
         self._token_counts: dict[int, Ints] = {}
 
     def with_seed(self, seed: int) -> "BatchStream":
-        """Return the stream of the same pairs with another seed, which also has other samples."""
+        """Return the stream of the same pairs with another seed, also for samples."""
         split = self._sampled.with_seed(seed) if self._sampled else self._split
         return BatchStream(split, batch_tokens=self.batch_tokens, seed=seed)
 
     def split(self, epoch: int) -> EncodedSplit:
-        """Return the pairs as they are in an epoch: the same in each, unless they are sampled."""
+        """Return the pairs of an epoch: always the same, unless they are sampled."""
         return self._sampled.epoch(epoch) if self._sampled else self._split
 
     def plan(self, epoch: int) -> list[Ints]:
-        """Divide the pairs of the split into batches.
+        """Divide the pairs into batches: per batch, the positions of its pairs in the split.
 
-        The last plan is cached: that of the first epoch is needed three times, for its number of batches,
-        its hash and training.
-
-        Args:
-            epoch: number of the epoch.
-
-        Returns:
-            Per batch the positions of its pairs in the split; every pair is in exactly one batch.
+        The last plan is cached: the first epoch needs it three times.
         """
         if self._last_plan[0] != epoch:
             self._last_plan = (None, [])  # frees its memory before the next plan is made
@@ -236,15 +199,7 @@ class BatchStream:
         return [batches[i] for i in generator.permutation(len(batches))]
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Stream the batches of an epoch.
-
-        Args:
-            epoch: number of the epoch.
-            start: number of the first batch to build, from 0; earlier ones are skipped without being built.
-
-        Returns:
-            The batches, on the CPU.
-        """
+        """Stream the batches of an epoch from batch ``start`` on; earlier ones are not built."""
         split = self.split(epoch)
         for indices in self.plan(epoch)[start:]:
             yield make_batch(split, indices)
@@ -252,17 +207,9 @@ class BatchStream:
     def global_batches(
         self, epoch: int, start: int = 0, *, rank: int = 0, processes: int = 1, accumulate: int = 1
     ) -> Iterator[GlobalBatch]:
-        """Stream the share of one process of every batch of an epoch.
+        """Stream the share of process ``rank`` of every batch, in ``accumulate`` parts.
 
-        The batches are those of ``epoch``, whatever the number of processes: the parts of all processes
-        together are the batch.
-
-        Args:
-            epoch: number of the epoch.
-            start: number of the first batch, from 0.
-            rank: number of the process, from 0.
-            processes: number of processes.
-            accumulate: number of parts that each process's share is divided into.
+        The parts of all processes together are the batch of ``epoch``, whatever their number.
         """
         split = self.split(epoch)
         src, tgt = split.src_lengths, split.tgt_lengths
@@ -276,14 +223,7 @@ class BatchStream:
             )
 
     def token_counts(self, epoch: int) -> Ints:
-        """Count the tokens of the batches of an epoch; the counts of every epoch asked for are kept.
-
-        Args:
-            epoch: number of the epoch.
-
-        Returns:
-            The number of source tokens without EOS, and that of target tokens with EOS, (batches, 2).
-        """
+        """Count the tokens of the batches of an epoch; the counts of every epoch asked for are kept."""
         if epoch not in self._token_counts:
             plan, split = self.plan(epoch), self.split(epoch)
             src, tgt = split.src_lengths, split.tgt_lengths + 1
@@ -292,11 +232,7 @@ class BatchStream:
         return self._token_counts[epoch]
 
     def stream_hash(self, epoch: int = 1) -> str:
-        """Compute the sha256 over all ids of an epoch's batches, padding and order included.
-
-        Args:
-            epoch: number of the epoch.
-        """
+        """Compute the sha256 over all ids of an epoch's batches, padding and order included."""
         digest = hashlib.sha256()
         for batch in self.epoch(epoch):
             for ids in (batch.src, batch.tgt_in, batch.tgt_out):
@@ -306,16 +242,7 @@ class BatchStream:
 
 
 def deal(lengths: Ints, shares: int) -> list[Ints]:
-    """Divide pairs into shares of about equal length: dealt from the longest on, to and fro.
-
-    Args:
-        lengths: length of each pair, (N,).
-        shares: number of shares.
-
-    Returns:
-        Per share the positions of its pairs, ascending; every position is in exactly one share. Shares are
-        empty if there are fewer pairs.
-    """
+    """Divide pairs into shares of about equal length: dealt from the longest on, to and fro."""
     order = np.argsort(-lengths, kind="stable")
     turn, seat = np.divmod(np.arange(len(order)), shares)
     owner = np.where(turn % 2, shares - 1 - seat, seat)
@@ -323,35 +250,18 @@ def deal(lengths: Ints, shares: int) -> list[Ints]:
 
 
 def decode_batches(lengths: Ints, batch_tokens: int) -> list[Ints]:
-    """Group sources for search, the longest first.
-
-    Args:
-        lengths: source lengths without EOS, (N,).
-        batch_tokens: upper bound on the source positions of a group, EOS and padding included. A longer
-            source is a group of its own, because every source must be translated.
-
-    Returns:
-        Per group the positions of its sources.
-    """
+    """Group sources for search, the longest first."""
     return _cut(np.argsort(-lengths, kind="stable"), (lengths + 1, batch_tokens))
 
 
 def _rounded_up(lengths: Ints) -> Ints:
-    """Round lengths from 25 on up by at most 4%: a little target padding saves more source padding."""
+    # Lengths from 25 on grow by at most 4%: a little target padding saves more source padding.
     steps = 1 + lengths // 25
     return -(-lengths // steps) * steps
 
 
 def _cut(order: Ints, *sides: tuple[Ints, int]) -> list[Ints]:
-    """Cut ordered pairs into consecutive groups that respect the budget of each side.
-
-    Args:
-        order: positions of the pairs, those with the longest first side first.
-        sides: (tokens per pair, budget in positions) per side; the first side bounds the size of a group.
-
-    Returns:
-        Groups of one pair, or of as many as fit every budget when padded to the longest.
-    """
+    """Cut ordered pairs, those with the longest first side first, into groups within all padded budgets."""
     edges = [0]
     while (start := edges[-1]) < len(order):
         tokens, first_budget = sides[0]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from data.files import ProgressCallback, no_progress
 from data.formats import Source
-from data.forms import SAMPLE_LINES, compare_texts, describe_text
+from data.forms import SAMPLE_LINES, describe_beside
 from data.prepare import Hashes, Mask, hash_array, hash_text, is_repeat, pair_hashes
 from data.text import count_words, display_name, find_unusual, letters_of
 
@@ -32,12 +32,12 @@ class Finding:
 
     count: int = 0
     lines: list[int] = field(default_factory=list)
-    """Numbers of the first such lines, from 1; numbering continues from one file of a side to the next."""
+    """Numbers of the first such lines, from 1, continued from one file of a side to the next."""
     characters: Counter[str] = field(default_factory=Counter)
     """How often each character that caused the finding occurs, by code point ("U+00A0")."""
 
     def add(self, lines: IntArray) -> None:
-        """Add lines, given by their numbers in ascending order."""
+        """Add lines by their ascending numbers."""
         self.count += len(lines)
         self.lines += lines[: MAX_EXAMPLES - len(self.lines)].tolist()
 
@@ -49,9 +49,8 @@ class Finding:
 
 # Detection of pairs whose source and target are swapped, by character bigrams.
 #
-# Bigrams of neighbouring letters are counted on each side. The score of a
-# line is the sum over its bigrams of log p(other side) - log p(own side). A pair is suspected if source and
-# target together score above ``MIN_SCORE`` in total and above ``MIN_SCORE_PER_BIGRAM`` per bigram. Where both
+# A line scores the sum of log p(other side) - log p(this side) over its bigrams. A pair is suspected if
+# source and target together exceed ``MIN_SCORE`` in total and ``MIN_SCORE_PER_BIGRAM`` per bigram. Where both
 # sides are in one language, no pair is suspected.
 
 
@@ -78,9 +77,11 @@ class SwappedSides:
         sides = _bigrams(src), _bigrams(tgt)
         for counts, (bins, _) in zip(self._counts, sides, strict=True):
             counts += np.bincount(bins, minlength=BINS)
-        own, other = self._counts
-        ratios = np.log(other / other.sum()) - np.log(own / own.sum())
-        ratios[(own == PRIOR) & (other == PRIOR)] = 0  # unseen: their sums would decide
+        src_log, tgt_log = np.log(self._counts / self._counts.sum(axis=1, keepdims=True))
+        ratios = tgt_log - src_log
+        ratios[(self._counts == PRIOR).all(axis=0)] = (
+            0  # otherwise the sums of the counts would decide about unseen bigrams
+        )
         ratios = ratios.clip(-MAX_LOG_RATIO, MAX_LOG_RATIO)
         score, size = np.zeros(len(src)), np.zeros(len(src))
         for (bins, rows), sign in zip(sides, (1, -1), strict=True):
@@ -101,7 +102,7 @@ def _bigrams(lines: Sequence[str]) -> tuple[IntArray, IntArray]:
     return bins[inside].astype(np.int64), rows[:-1][inside]
 
 
-# Measurements of one split of a raw corpus: arrays with an entry per pair, from which findings are made.
+# Measurements of one split of a raw corpus: arrays with an entry per pair, then findings.
 
 
 SMOOTHING = 10
@@ -117,17 +118,14 @@ class SideCheck:
         self.repeated = Finding()
         """Lines whose text occurs earlier on this side."""
         self.unusual = defaultdict[str, Finding](Finding)
-        """Lines with unusual characters, by their kind."""
         self.sample: list[str] = []
-        """The first lines, by which the form of the text is told."""
         self.lengths = {"words": array("i"), "characters": array("i")}
-        """Number of words and of characters of each line."""
         self.forms: list[str] = []
-        """What no plain text has, or the training set has not, in many lines."""
+        """Warnings about the form of the text."""
         self._hashes = bytearray()
 
     def add(self, lines: Sequence[str], numbers: IntArray) -> list[str]:
-        """Measure a block of lines, given with their numbers; returns their letters."""
+        """Measure a block of lines; returns their letters."""
         self.lengths["words"].extend(map(count_words, lines))
         self.lengths["characters"].extend(map(len, lines))
         self.sample += lines[: SAMPLE_LINES - len(self.sample)]
@@ -148,8 +146,8 @@ class SideCheck:
         """Return, by unit, the smallest lengths that the fractions ``QUANTILES`` of the lines do not pass."""
         quantiles = {}
         for unit, lengths in self.lengths.items():
-            found = np.quantile(np.array(lengths), [*QUANTILES.values()], method="inverted_cdf")
-            quantiles[unit] = dict(zip(QUANTILES, found.tolist(), strict=True))
+            values = np.quantile(np.array(lengths), [*QUANTILES.values()], method="inverted_cdf")
+            quantiles[unit] = dict(zip(QUANTILES, values.tolist(), strict=True))
         return quantiles
 
     def to_json(self) -> dict[str, Any]:
@@ -164,18 +162,15 @@ class SplitCheck:
 
     def __init__(self) -> None:
         self.files: list[dict[str, Any]] = []
-        """For each source: its paths, and its number of pairs."""
         self.sides = {"src": SideCheck(), "tgt": SideCheck()}
         self.findings = {
             name: Finding() for name in ("ratio_outliers", "empty", "copies", "duplicates", "swapped")
         }
         self.overlap: dict[str, Finding] = {}
-        """For each side, but of train: lines whose text occurs on that side of train too."""
+        """By side, except of train: lines whose text occurs on that side of train too."""
         self.pairs = 0
         self.median_ratio = 1.0
-        """Median of the length ratios target / source, in characters."""
         self._headers: list[int] = []
-        """How many pairs come before each header line."""
         self._blank = bytearray()
 
     def read(self, source: Source, swapped: SwappedSides, report: Callable[[int], None]) -> None:
@@ -185,7 +180,7 @@ class SplitCheck:
         for block in source.blocks(keep_broken=True):
             lines = self.line_numbers(np.arange(self.pairs, self.pairs + len(block[0])))
             self.pairs += len(lines)
-            texts = [side.add(each, lines) for side, each in zip(self.sides.values(), block, strict=True)]
+            texts = [side.add(part, lines) for side, part in zip(self.sides.values(), block, strict=True)]
             blank = np.array([not (left and right) for left, right in zip(*texts, strict=True)], dtype=bool)
             same = np.array([left == right for left, right in zip(*block, strict=True)], dtype=bool)
             self._blank += blank.tobytes()
@@ -197,15 +192,12 @@ class SplitCheck:
         self.files.append({"paths": paths, "pairs": self.pairs - before})
 
     def finish(self, train: "SplitCheck | None") -> None:
-        """Find repeated lines and pairs, overlap and unusual lengths; call it after the last source."""
+        """Complete the measurements, after the last source."""
         for name, side in self.sides.items():
-            findings = describe_text(side.sample)
-            if train is not None:
-                other = train.sides[name].sample
-                findings += compare_texts(side.sample, other, "training set", same_sentences=False)
-            side.forms = list(dict.fromkeys(map(str, findings)))
+            other = train.sides[name].sample if train else ()
+            side.forms = list(map(str, describe_beside(side.sample, other)))
             side.repeated.add(self._lines_at(is_repeat(side.hashes())))
-            if train is not None:
+            if train:
                 self.overlap[name] = Finding()
                 self.overlap[name].add(self._lines_at(np.isin(side.hashes(), train.sides[name].hashes())))
         pairs = pair_hashes(*(side.hashes() for side in self.sides.values()))
@@ -246,14 +238,16 @@ class CorpusCheck:
 
     @property
     def num_unusable(self) -> int:
-        """Number of faults that a run would reject: pairs with a blank side, sides that are not UTF-8."""
-        return sum(
-            split.findings["empty"].count
-            + sum(
-                side.unusual["not text"].count for side in split.sides.values() if "not text" in side.unusual
-            )
+        """Pairs that a run would reject: with a blank side, or not UTF-8."""
+        findings = (
+            finding
             for split in self.splits.values()
+            for finding in (
+                split.findings["empty"],
+                *(s.unusual.get("not text") for s in split.sides.values()),
+            )
         )
+        return sum(finding.count for finding in findings if finding)
 
     def to_json(self) -> dict[str, Any]:
         """Return all findings by split."""
@@ -265,26 +259,18 @@ def check_corpus(
 ) -> CorpusCheck:
     """Measure each split and find suspicious lines; each file is read once.
 
-    Args:
-        splits: the sources of each split, from ``find_sources``. The first split should be train: the
-            others are compared with it.
-        progress: shows how many pairs of each split have been read.
-
-    Returns:
-        The measurements and findings; blank sides and bytes that are not UTF-8 are findings, not errors.
-
     Raises:
         OSError: a file cannot be read.
         ValueError: a line breaks the format, the two files of a source differ in length, or a split is empty.
     """
-    swapped, found = SwappedSides(), dict[str, SplitCheck]()
+    swapped, checks = SwappedSides(), dict[str, SplitCheck]()
     for name, sources in splits.items():
         label, split = f"reading {name}" if name else "reading", SplitCheck()
         progress(label, 0, None)
         for source in sources:
             split.read(source, swapped, lambda done, label=label: progress(label, done, None))  # type: ignore[misc]
         if not split.pairs:
-            raise ValueError(f"{', '.join(split.files[0]['paths'])}: no pair: only a header line")
-        split.finish(next(iter(found.values()), None))
-        found[name] = split
-    return CorpusCheck(splits=found)
+            raise ValueError(f"{', '.join(split.files[0]['paths'])}: it has only a header line, no pairs")
+        split.finish(next(iter(checks.values()), None))
+        checks[name] = split
+    return CorpusCheck(splits=checks)

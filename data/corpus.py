@@ -31,16 +31,7 @@ KINDS = {"train": re.compile("train"), "valid": re.compile("val|valid.*|dev.*"),
 
 
 def corpus_files(root: Path, src_lang: str, tgt_lang: str) -> dict[str, tuple[Path, Path]]:
-    """Find the files of a corpus in a folder; see ``read_corpus`` for their names.
-
-    Returns:
-        The source and the target file of each split, by the split's name in ``Corpus.splits``.
-
-    Raises:
-        FileNotFoundError: the folder does not exist, or has no files for train, valid or test, or a file has
-            no counterpart in the other language.
-        ValueError: both languages are the same, or there are two sets where only one is allowed.
-    """
+    """Find the files of a corpus in a folder; see ``read_corpus`` for their names."""
     if not root.is_dir():
         raise FileNotFoundError(
             f"{root}: no such folder; expected one with train.{src_lang}, train.{tgt_lang}, ..."
@@ -50,13 +41,15 @@ def corpus_files(root: Path, src_lang: str, tgt_lang: str) -> dict[str, tuple[Pa
     files: dict[str, dict[str, Path]] = {}
     for path in sorted(root.iterdir()):
         plain = plain_name(path)
-        for lang in (src_lang, tgt_lang):  # which may have dots: train.lc.norm.tok.de
+        for lang in (src_lang, tgt_lang):  # a name may have dots: train.lc.norm.tok.de
             name = plain.removesuffix(f".{lang}")
             if name == plain or not any(kind.fullmatch(name) for kind in KINDS.values()):
                 continue
             sides = files.setdefault(name, {})
             if lang in sides:
-                raise ValueError(f"{sides[lang]} and {path.name} are two versions of one text; remove one")
+                raise ValueError(
+                    f"{sides[lang]} and {path.name} are two versions of the same text; remove one"
+                )
             sides[lang] = path
     paths = {}
     for kind, pattern in KINDS.items():
@@ -64,11 +57,11 @@ def corpus_files(root: Path, src_lang: str, tgt_lang: str) -> dict[str, tuple[Pa
         if not names:
             expected = {"train": "train", "valid": "val, valid* or dev*", "test": "test*"}[kind]
             raise FileNotFoundError(
-                f"{root}: no {kind} files; looked for {expected} with the endings "
-                f".{src_lang} and .{tgt_lang}, plain or packed (.gz)"
+                f"{root}: no {kind} files; expected {expected} with the suffixes "
+                f".{src_lang} and .{tgt_lang}, plain or .gz"
             )
         if kind != "test" and len(names) > 1:
-            raise ValueError(f"{root}: {len(names)} {kind} sets ({', '.join(names)}); keep one")
+            raise ValueError(f"{root}: {len(names)} {kind} sets ({', '.join(names)}); remove all but one")
         for name in names:
             for lang in {src_lang, tgt_lang} - files[name].keys():
                 (path,) = files[name].values()
@@ -80,17 +73,16 @@ def corpus_files(root: Path, src_lang: str, tgt_lang: str) -> dict[str, tuple[Pa
 
 
 def find_corpus(root: Path, src: str) -> Path:
-    """Return ``root``, or the only folder in it with training text of language ``src`` if it has none itself.
+    """Return ``root``, or the only folder in it with training text if it has none itself.
 
-    Raises:
-        FileNotFoundError: there is no such folder.
+    Raises FileNotFoundError if there is no such folder.
     """
     files = f"train*.{src}*"
     if not root.is_dir():
         from data.named import CORPORA  # imported here: others need no named corpus
 
         there = ", ".join(sorted({str(path.parent) for path in root.parent.glob(f"*/{files}")}))
-        remedies = [f"there is {there}"] * bool(there)
+        remedies = [f"did you mean {there}?"] * bool(there)
         if named := CORPORA.get(root.name):
             folder = f"corpora/{root.name}.{'-'.join(named.languages[0])}"
             remedies.insert(0, f"attnbench data get {root.name}, then --set data.root={folder}")
@@ -99,7 +91,7 @@ def find_corpus(root: Path, src: str) -> Path:
     inside = sorted({path.parent for path in root.glob(f"*/{files}")})
     if any(root.glob(files)) or len(inside) != 1:
         return root
-    logger.info(f"data.root = {root}: the corpus in it is taken, {inside[0]}")
+    logger.info(f"data.root = {root}: using the corpus in {inside[0]}")
     return inside[0]
 
 
@@ -114,13 +106,13 @@ class Pairs(NamedTuple):
     """Gold word alignments in Pharaoh format ("0-0 1-2"), one string per pair; empty if there are none."""
 
     def hashed_texts(self) -> Iterator[str]:
-        """Give what the hash of a corpus covers: per column its number of lines, then its lines."""
+        """Yield for every column its number of lines, then its lines, for the hash of a corpus."""
         for lines in self:
             yield str(len(lines))
             yield from lines
 
     def column_hashes(self) -> Iterator[str]:
-        """Give the sha256 of the lines of each column; a ``TextFile`` has computed it already."""
+        """Return the sha256 of the lines of every column; a ``TextFile`` has it already."""
         return map(hash_lines, self)
 
 
@@ -133,7 +125,6 @@ class Corpus:
     src_lang: str
     """Code of the source language, as in the file names ("en")."""
     tgt_lang: str
-    """Code of the target language."""
     splits: Mapping[str, Pairs]
     """The splits "train" and "valid", then the test sets by name; their names begin with "test"."""
     uncut: Mapping[str, int] = field(default_factory=dict)
@@ -143,11 +134,10 @@ class Corpus:
 
     @cached_property
     def content_hash(self) -> str:
-        """The sha256 over languages, split names and all lines, but not the name of the corpus."""
+        """The sha256 over languages, split names and all lines, but not the corpus name."""
         return hash_texts(self._hashed_texts())
 
     def _hashed_texts(self) -> Iterator[str]:
-        """Give everything that the hash covers, in order."""
         yield from (self.src_lang, self.tgt_lang)
         for split, pairs in self.splits.items():
             yield split
@@ -159,11 +149,7 @@ class Corpus:
         return tuple(name for name in self.splits if name.startswith("test"))
 
     def with_tests_cut(self, size: int) -> "Corpus":
-        """Return a copy of the corpus with shorter test sets.
-
-        Args:
-            size: number of pairs of each test set that are kept, from the first.
-        """
+        """Return a copy whose test sets have only their first ``size`` pairs."""
         splits = {
             name: Pairs(*(lines[:size] for lines in pairs)) if name in self.tests else pairs
             for name, pairs in self.splits.items()
@@ -177,28 +163,21 @@ class Corpus:
         return replace(self, splits=splits, uncut=uncut, docs=docs)
 
     def with_train_cut(self, size: int) -> "Corpus":
-        """Return a copy of the corpus with fewer training pairs, in memory.
-
-        Args:
-            size: number of training pairs that are kept, from the first.
-
-        Raises:
-            ValueError: there are fewer.
-        """
+        """Return a copy with the first ``size`` training pairs, in memory; ValueError if there are fewer."""
         train = self.splits["train"]
         if len(train.src) < size:
             raise ValueError(
-                f"corpus {self.name} has {len(train.src):,} training pairs, fewer than the {size:,} of "
-                "data.train_size: set it to 0 for all"
+                f"corpus {self.name} has {len(train.src):,} training pairs, fewer than data.train_size "
+                f"= {size:,}: set it to 0 to use all"
             )
         return replace(
             self, splits={**self.splits, "train": Pairs(*(tuple(lines[:size]) for lines in train))}
         )
 
     def overlaps(self) -> dict[str, int]:
-        """Count by split the sources of valid and the test sets that also occur in train, if any do.
+        """Count, by split, the sources of valid and test sets that also occur in train.
 
-        Sources are compared by ``letters_of``; repeated ones count each time.
+        ``letters_of`` compares them; repeated ones count each time.
         """
         letters = {
             split: list(map(letters_of, pairs.src))
@@ -212,19 +191,11 @@ class Corpus:
 
 
 def read_pairs(src_path: str | Path, tgt_path: str | Path) -> Pairs:
-    """Read two parallel files into memory.
-
-    Args:
-        src_path: source sentences, one per line, in UTF-8, plain or .gz.
-        tgt_path: their translations, line by line.
-
-    Returns:
-        The pairs, without links.
+    """Read two parallel files, plain or .gz, into memory.
 
     Raises:
         FileNotFoundError: one of the files does not exist.
-        ValueError: the files differ in their number of lines or change while they are read, or a line is
-            blank or not UTF-8; see ``iter_lines``.
+        ValueError: the files differ in length or change while they are read, or a line is blank or not UTF-8.
     """
     src_path, tgt_path = Path(src_path), Path(tgt_path)
     with ensure_unchanged(src_path, tgt_path):
@@ -243,15 +214,6 @@ def read_corpus(root: str | Path, src_lang: str, tgt_lang: str, *, tests: bool =
     NAME is ``train``, then ``val``, ``valid*`` or ``dev*``, then ``test*`` for one or more test sets. The
     lines of train stay on disk, because there may be ten million of them. Beside a test set there may be
     NAME.docs or NAME.docs.gz, the name of the document of each sentence, line by line.
-
-    Args:
-        root: the folder; other files in it are ignored.
-        src_lang: language of the sources, as in the file names.
-        tgt_lang: language of the targets.
-        tests: whether to read the test sets; without, no test file is opened.
-
-    Returns:
-        The corpus, named like the folder.
 
     Raises:
         FileNotFoundError: see ``corpus_files``.
@@ -276,25 +238,22 @@ def _read_docs(path: Path, sentences: int) -> Sequence[str]:
     names = read_lines(path)
     if len(names) != sentences:
         raise ValueError(
-            f"{path} has {len(names)} lines but its test set {sentences}: name the document of each sentence"
+            f"{path} has {len(names)} lines, but its test set {sentences}: write a document name per sentence"
         )
     return names
 
 
-@lru_cache(maxsize=1)  # takes seconds; a command that ends a run reads it several times
+@lru_cache(maxsize=1)  # it takes seconds, and a command needs it several times
 def embedded_corpus(
     *, seed: int = 1, train: int = 20_000, grammar: str = "full", tests: bool = True
 ) -> Corpus:
-    """Generate the embedded English-German corpus, which has gold word alignments.
+    """Generate the embedded English-German corpus with gold alignments from these arguments alone.
 
     Args:
         seed: seed of the generator.
         train: number of training pairs; the other splits have those of ``embedded_splits``.
         grammar: full, or short: chains of simple clauses with few words.
         tests: whether to have the test sets.
-
-    Returns:
-        The corpus; it depends on the arguments alone.
     """
     from data.grammar import embedded_splits  # imported here: only this corpus needs the grammar
 
@@ -308,6 +267,5 @@ def embedded_corpus(
 
 
 def _check_parallel(pairs: Pairs, src_path: Path, tgt_path: Path) -> Pairs:
-    """Return ``pairs`` if both sides have equally many lines."""
     ensure_parallel(src_path, len(pairs.src), tgt_path, len(pairs.tgt))
     return pairs

@@ -27,21 +27,27 @@ TIMEOUT_S = 30.0
 CHUNK_BYTES = 1 << 16
 THIS_MACHINE = ("127.0.0.1", "localhost")
 AGENT = "attnbench"  # some servers reject urllib's default
-DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile)
-"""Exceptions of the libraries for truncated or altered archives."""
+DAMAGE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    gzip.BadGzipFile,
+    KeyError,
+    RuntimeError,
+)
+"""Exceptions of the libraries for truncated, altered or encrypted archives, and links to nothing."""
 
 
 class Remote(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file on one or more servers."""
 
     name: str = ""
-    """Its name in the local folder."""
     mirrors: tuple[str, ...] = ()
-    """Its URLs, tried in this order."""
     hash: str = ""
     """Published digest, "sha256:..." or "md5:..."; empty if there is none."""
     bytes: int | None = None
-    """Its length if known."""
+    """Length if published."""
 
 
 def download(
@@ -50,15 +56,6 @@ def download(
     """Download a file, or verify it if it is there already.
 
     After an interruption the next call resumes the download, if a digest is published.
-
-    Args:
-        remote: the file.
-        folder: where to put it; created if it does not exist.
-        progress: called with the file's name and bytes.
-        timeout_s: longest time without data from a server, in seconds.
-
-    Returns:
-        Path of the verified file.
 
     Raises:
         ValueError: the file that is there already has another digest.
@@ -76,26 +73,25 @@ def download(
         os.fsync(file.fileno())
     os.replace(part, path)  # after closing: Windows does not rename open files
     sync_folder(folder)
-    unverified = "" if remote.hash else "; no hash of it is published"
+    unverified = "" if remote.hash else " (not verified: no hash is published)"
     logger.info(f"{remote.name}: {path.stat().st_size:,} bytes from {url}{unverified}")
     return path
 
 
 def _mismatch(path: Path, digest: str) -> str:
-    """Compare a file with its digest; returns the difference in words, empty if there is none."""
     algorithm, _, expected = digest.partition(":")
     actual = hash_file(path, algorithm) if digest else expected
-    return "" if actual == expected else f"its {algorithm} is {actual}, not {expected}"
+    return "" if actual == expected else f"{algorithm} is {actual}, expected {expected}"
 
 
 def _obtain(
     remote: Remote, part: IO[bytes], timeout_s: float, show: Callable[[int, int | None], None]
 ) -> str:
-    """Download to ``part``, trying the mirrors in order; returns the URL that had the right file."""
+    """Try the mirrors in order; returns the URL that had the right file."""
     faults = {}
     for url in remote.mirrors * ROUNDS:
         if not remote.hash:
-            part.truncate(0)  # it may belong to another version
+            part.truncate(0)  # the partial file may belong to another version
         try:
             _pull(url, remote.hash, part, timeout_s, show)
         except (HTTPException, OSError) as error:
@@ -111,21 +107,21 @@ def _obtain(
         faults[url] = fault
     reasons = "; ".join(f"{url}: {fault}" for url, fault in faults.items())
     raise OSError(
-        f"{remote.name}: no mirror has the right file ({reasons}); "
-        f"try again later, or put it at {part.name.removesuffix('.part')} yourself"
+        f"{remote.name}: download failed ({reasons}); "
+        f"try again later, or save the file as {part.name.removesuffix('.part')} yourself"
     )
 
 
 def _pull(
     url: str, digest: str, part: IO[bytes], timeout_s: float, show: Callable[[int, int | None], None]
 ) -> None:
-    """Append the rest of the file to ``part``, or replace ``part`` if the server sends all of it."""
+    """Append the rest of the file to ``part``, or replace it if the server sends everything."""
     done = part.seek(0, os.SEEK_END)
     headers = {"User-Agent": AGENT} | ({"Range": f"bytes={done}-"} if done else {})
     with urlopen(Request(url, headers=headers), timeout=timeout_s) as response:
         address = urlsplit(response.url)  # after redirections
         if not digest and address.scheme == "http" and address.hostname not in THIS_MACHINE:
-            raise OSError("plain http, and no hash of the file is known")
+            raise OSError("refused over plain http, because no hash is published to verify the file")
         if response.status != 206:
             done = part.truncate(0)
         length = response.headers.get("Content-Length")
@@ -137,20 +133,11 @@ def _pull(
             show(done, total)
     part.flush()
     if total is not None and done != total:
-        raise OSError(f"stops after {done:,} of {total:,} bytes")
+        raise OSError(f"transfer ended after {done:,} of {total:,} bytes")
 
 
 def extract(archive: Path, wanted: Collection[str], folder: Path) -> None:
-    """Extract members of an archive to a folder.
-
-    Args:
-        archive: a .zip file, or a .tar file, compressed by gzip or not.
-        wanted: names of the members; no other is written.
-        folder: where to; each member's name is its path there.
-
-    Raises:
-        ValueError: the archive is damaged, or lacks a wanted member.
-    """
+    """Extract the ``wanted`` members of a .zip or .tar file; ValueError if it is damaged or lacks one."""
     missing = set(wanted)
     try:
         for name, content in _members(archive):
@@ -163,11 +150,10 @@ def extract(archive: Path, wanted: Collection[str], folder: Path) -> None:
     except DAMAGE as error:
         raise ValueError(f"{archive}: damaged archive ({error}); delete it and download it again") from None
     if missing:
-        raise ValueError(f"{archive} holds no file {', '.join(sorted(missing))}; is it another archive?")
+        raise ValueError(f"{archive} does not contain {', '.join(sorted(missing))}; is it the right archive?")
 
 
 def _members(archive: Path) -> Iterator[tuple[str, IO[bytes] | None]]:
-    """Stream the members of an archive, each with its name; the content of a folder is None."""
     if archive.suffix == ".zip":
         with zipfile.ZipFile(archive) as packed:
             for name in packed.namelist():

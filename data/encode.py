@@ -30,7 +30,6 @@ class Sequences(NamedTuple):
     """N sequences of ids laid end to end; sequence i is ``flat[offsets[i] : offsets[i + 1]]``."""
 
     flat: Ints
-    """All ids, (total length,)."""
     offsets: Ints
     """Start of each sequence, then the total length, (N + 1,)."""
 
@@ -44,14 +43,14 @@ class Sequences(NamedTuple):
 
     @property
     def lengths(self) -> Ints:
-        """The number of ids per sequence, (N,)."""
+        """Ids per sequence, (N,)."""
         return np.diff(self.offsets)
 
     @classmethod
     def concatenate(cls, parts: "Sequence[Sequences]") -> "Sequences":
         """Lay the sequences of all parts end to end."""
-        offsets = np.concatenate([[0], np.cumsum(np.concatenate([each.lengths for each in parts]))])
-        return cls(np.concatenate([each.flat for each in parts]), offsets)
+        offsets = np.concatenate([[0], np.cumsum(np.concatenate([part.lengths for part in parts]))])
+        return cls(np.concatenate([part.flat for part in parts]), offsets)
 
     def take(self, indices: Ints) -> "Sequences":
         """Copy the sequences at ``indices``, in that order."""
@@ -62,7 +61,7 @@ class Sequences(NamedTuple):
         return Sequences(self.flat[shift + np.arange(offsets[-1])], offsets)
 
 
-# A split as ids, in memory or, of a large corpus, in files.
+# A split as ids, in memory or, if it is large, in files.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,27 +69,24 @@ class EncodedSplit:
     """The N pairs of a split as ids, without BOS and EOS; over-long pairs are left out."""
 
     src: Sequences
-    """Ids of the sources."""
     tgt: Sequences
-    """Ids of the targets."""
     rows: Ints
     """Index in the corpus's split of each pair, (N,); it has gaps where pairs were left out."""
     dropped: int
-    """Number of pairs that were left out."""
     folder: Path | None = None
-    """The folder of the files; None if the split was never in files."""
+    """Folder of the cache; None if there is none."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @cached_property
     def src_lengths(self) -> Ints:
-        """Source ids per pair, EOS not counted, (N,)."""
+        """Source ids per pair without EOS, (N,)."""
         return self.src.lengths.astype(np.int32)
 
     @cached_property
     def tgt_lengths(self) -> Ints:
-        """Target ids per pair, BOS and EOS not counted, (N,)."""
+        """Target ids per pair without BOS and EOS, (N,)."""
         return self.tgt.lengths.astype(np.int32)
 
     def without_sources(self) -> "EncodedSplit":
@@ -99,7 +95,7 @@ class EncodedSplit:
         return replace(self, src=nothing)
 
 
-# Encoding of many lines from the ids of their words: most words of a text are repeated ones.
+# Encoding of many lines from the ids of their words, because most words of a text are repeated.
 
 
 MAX_WORDS = 400_000
@@ -109,11 +105,7 @@ ID = "i"
 
 
 class WordCache(dict[str, bytes]):
-    """Ids of the words of one vocabulary, as the bytes of an array; it fills while lines are encoded.
-
-    Args:
-        vocabulary: the vocabulary.
-    """
+    """Ids of the words of one vocabulary, as the bytes of an array; it fills while lines are encoded."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         super().__init__()
@@ -135,11 +127,7 @@ class WordCache(dict[str, bytes]):
         return array(ID, self._vocabulary.encode(text)).tobytes()
 
     def encode(self, lines: Sequence[str]) -> Sequences:
-        """Encode lines as ``Vocabulary.encode`` does.
-
-        Args:
-            lines: the text, without line ends.
-        """
+        """Encode lines as ``Vocabulary.encode`` does."""
         if not self._vocabulary.encodes_words:
             return Sequences.of(self._vocabulary.encode_all(lines))
         encoded = list(map(self._encode_line, lines))
@@ -149,7 +137,7 @@ class WordCache(dict[str, bytes]):
     def _encode_line(self, line: str) -> bytes:
         try:
             return b"".join(map(self.__getitem__, line.split(" ")))
-        except KeyError:  # a space that is not a word's
+        except KeyError:  # two spaces in a row, or one at an end
             return self._encode_whole(line)
 
 
@@ -162,12 +150,11 @@ FORMAT_VERSION = 3
 MANIFEST = "manifest.json"
 SIDES = ("src", "tgt")
 ARRAYS = ("rows", *(f"{side}_{content}" for side in SIDES for content in ("lengths", "ids")))
-"""Names of the files of a cache."""
 ROW_TYPE, LENGTH_TYPE = "<i8", "<i4"
 MAX_RESIDENT_BYTES = 1 << 28
-"""Size of the ids of one side, in bytes, up to which they are in memory."""
+"""Bytes of one side's ids, above which they stay on disk."""
 CHUNK_PAIRS = 10_000
-"""Number of pairs that are in memory at a time, as text and as ids."""
+"""Pairs in memory at a time, as text and as ids."""
 
 
 def encode_split(
@@ -180,24 +167,20 @@ def encode_split(
 ) -> EncodedSplit:
     """Encode the pairs of a split, or open the cache of an earlier call for the same text and vocabularies.
 
-    A cache is used only if the sha256 of every file is as recorded; otherwise it is built again. The files do
-    not depend on the number of processes.
+    The sha256 of every file is checked. The files do not depend on the number of ``workers``; see
+    ``map_blocks``.
 
     Args:
         pairs: the text; only ``CHUNK_PAIRS`` pairs are in memory at a time.
         vocabularies: vocabularies of source and target.
-        folder: folder of the caches; each cache is a folder in it.
+        folder: parent of the cache folders.
         max_tokens: leave out pairs with more ids than this on either side, EOS not counted; None keeps all.
-        workers: number of processes that encode; None: one per core for a large split. See ``map_blocks``.
-
-    Returns:
-        The encoded split; ids of more than ``MAX_RESIDENT_BYTES`` stay in the files of the cache.
+        workers: number of processes; None: one per core for a large split.
 
     Raises:
         ValueError: no pair is left, or the text changed while it was read.
-        OSError: ``folder`` cannot be written.
     """
-    if len(pairs.src) != len(pairs.tgt):  # one target for several sources would be broadcast
+    if len(pairs.src) != len(pairs.tgt):  # NumPy would broadcast a single target
         raise ValueError(
             f"{len(pairs.src):,} sources but {len(pairs.tgt):,} targets: line i of one must translate line i "
             "of the other"
@@ -218,46 +201,38 @@ def encode_split(
 
 
 def open_split(folder: Path) -> EncodedSplit:
-    """Open a split in the files that another process has written.
-
-    Args:
-        folder: ``folder`` of the split there.
-
-    Raises:
-        OSError: a file is missing, or its content is not what was written.
-    """
+    """Open a split that another process wrote to ``folder``; OSError if it is missing or damaged."""
     encoded = _open(folder)
     if encoded is None:
-        raise OSError(f"{folder}: no encoded split: all processes must see the same folders and files")
+        raise OSError(f"{folder}: the encoded split is missing; all processes need the same file system")
     return encoded
 
 
 def _encode(
     pairs: Pairs, vocabularies: VocabularyPair, max_tokens: int | None, folder: Path, workers: int | None
 ) -> None:
-    """Write the arrays and a manifest with their hashes; over-long pairs are left out."""
     id_type = "<u2" if max(map(len, vocabularies)) <= 1 << 16 else "<i4"
-    limit, shortest, pairs_read, kept = np.inf if max_tokens is None else max_tokens, np.inf, 0, 0
+    limit, shortest, num_read, num_written = np.inf if max_tokens is None else max_tokens, np.inf, 0, 0
     with ExitStack() as stack:
         files = {name: stack.enter_context((folder / name).open("xb")) for name in ARRAYS}
         chunks = zip(_chunks(pairs.src), _chunks(pairs.tgt), strict=True)
         for encoded in map_blocks(_ChunkEncoder(vocabularies, id_type), chunks, workers=workers):
             longest = np.maximum(*(sequences.lengths for sequences in encoded))
             indices = np.flatnonzero(longest <= limit)
-            files["rows"].write((indices + pairs_read).astype(ROW_TYPE).tobytes())
+            files["rows"].write((indices + num_read).astype(ROW_TYPE).tobytes())
             for side, sequences in zip(SIDES, encoded, strict=True):
                 taken = sequences.take(indices)
                 files[f"{side}_lengths"].write(taken.lengths.astype(LENGTH_TYPE).tobytes())
                 files[f"{side}_ids"].write(taken.flat.tobytes())
-            pairs_read, kept = pairs_read + len(longest), kept + len(indices)
+            num_read, num_written = num_read + len(longest), num_written + len(indices)
             shortest = min(shortest, longest.min())
-    if not kept:
+    if not num_written:
         raise ValueError(
-            f"max_tokens ({max_tokens}) leaves none of {pairs_read} pairs; "
-            f"the shortest has {shortest} ids on its longer side"
+            f"max_tokens ({max_tokens}) drops all {num_read} pairs; "
+            f"the shortest has {shortest} tokens on its longer side"
         )
     hashes = {name: hash_file(folder / name) for name in ARRAYS}
-    manifest = {"dropped": pairs_read - kept, "ids": id_type, "sha256": hashes}
+    manifest = {"dropped": num_read - num_written, "ids": id_type, "sha256": hashes}
     (folder / MANIFEST).write_bytes(json_bytes(manifest))
 
 
@@ -275,14 +250,13 @@ class _ChunkEncoder:
 
 
 def _chunks(lines: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Divide ``lines`` into tuples of at most ``CHUNK_PAIRS``."""
     remaining = iter(lines)
     while chunk := tuple(islice(remaining, CHUNK_PAIRS)):
         yield chunk
 
 
 def _open(cache: Path) -> EncodedSplit | None:
-    """Open a cache; None if a file is missing or its hash is not as recorded."""
+    """Open a cache; None if it is missing or damaged."""
     try:
         manifest = json.loads((cache / MANIFEST).read_bytes())
         if {name: hash_file(cache / name) for name in ARRAYS} != manifest["sha256"]:
@@ -290,12 +264,11 @@ def _open(cache: Path) -> EncodedSplit | None:
         src, tgt = (_open_sequences(cache, side, manifest["ids"]) for side in SIDES)
         rows = np.fromfile(cache / "rows", dtype=ROW_TYPE)
         return EncodedSplit(src=src, tgt=tgt, rows=rows, dropped=int(manifest["dropped"]), folder=cache)
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
 def _open_sequences(cache: Path, side: str, id_type: str) -> Sequences:
-    """Read the sequences of one side, or map their ids from the file if they are many."""
     path, lengths = cache / f"{side}_ids", np.fromfile(cache / f"{side}_lengths", dtype=LENGTH_TYPE)
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     if path.stat().st_size > MAX_RESIDENT_BYTES:
@@ -307,28 +280,22 @@ def _open_sequences(cache: Path, side: str, id_type: str) -> Sequences:
 
 
 UNKNOWN_SHARE = 0.02
-"""Share of unknown tokens from which a text is worth a warning."""
+"""Share of unknown tokens above which there is a warning."""
 MAX_TOKENS = 10_000
 """Tokens of the longest sentence that a model reads: memory of attention grows with their square."""
 
 
 def describe_unknown(ids: Sequence[Sequence[int]], vocabulary: Vocabulary, name: str) -> list[str]:
-    """Say what share of a text its vocabulary does not know, where it is notable.
-
-    Args:
-        ids: the text, encoded.
-        vocabulary: the vocabulary that encoded it; subwords spell unknown characters in bytes.
-        name: name of the text, such as "test, en".
-    """
+    """Say what share of a text its vocabulary does not know, where it is notable."""
     unknown = [sum(index < vocabulary.first_token for index in line) for line in ids]
     share = sum(unknown) / max(sum(map(len, ids)), 1)
     if share <= UNKNOWN_SHARE:
         return []
     count = sum(map(bool, unknown))
     return [
-        f"{name}: {share:.1%} of the tokens, in {count:,} of {len(ids):,} lines, are unknown to "
-        "the vocabulary (<unk> or single bytes): is it the language of training? Subwords or a larger "
-        "vocabulary.size know more words"
+        f"{name}: {share:.1%} of the tokens, in {count:,} of {len(ids):,} lines, are not in "
+        "the vocabulary (<unk> or single bytes): is this the training language? Subwords or a larger "
+        "vocabulary.size cover more words"
     ]
 
 
@@ -337,6 +304,6 @@ def ensure_lengths(ids: Sequence[Sequence[int]], name: str, limit: int = MAX_TOK
     for number, line in enumerate(ids, start=1):
         if len(line) > limit:
             raise ValueError(
-                f"{name}, line {number} has {len(line):,} tokens; memory grows with their square, so at most "
-                f"{limit:,} are read: give one sentence per line"
+                f"{name}, line {number} has {len(line):,} tokens, above the limit of {limit:,} (memory grows "
+                "with their square): write one sentence per line"
             )

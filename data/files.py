@@ -1,7 +1,9 @@
 """Safe reading and writing of files: whole or absent after a crash; folders that appear complete."""
 
+import errno
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -9,33 +11,32 @@ import socket
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+logger = logging.getLogger(__name__)
 
 # The callback by which long work reports its progress; who displays it is up to the caller.
 
 
 ProgressCallback = Callable[[str, int, int | None], None]
-"""Called with the name of the work, the units done so far, and their final number (None: unknown)."""
+"""Called with the name of the work, the units done, and their final number (None: unknown)."""
 
 
 def no_progress(name: str, done: int, total: int | None) -> None:
-    """Do nothing: the ``ProgressCallback`` for work without a display."""
+    """Show no progress."""
 
 
 # Conversion of path arguments of public functions to lists.
 
 
 def as_paths(paths: str | Path | Sequence[str | Path]) -> list[Path]:
-    """Convert one path or several to a list of ``Path``s; a string is one path, not a list of letters.
-
-    Raises:
-        ValueError: there is none.
-    """
-    found = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
-    if not found:
-        raise ValueError("an empty list: name at least one file or folder")
-    return found
+    """Convert one path or several to a list; ValueError if there is none."""
+    as_list = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+    if not as_list:
+        raise ValueError("the list of paths is empty: name at least one file or folder")
+    return as_list
 
 
 # Atomic writing of files, detection of changed files, and JSON.
@@ -49,15 +50,9 @@ FileState = tuple[int, ...] | None
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that readers, also after a power failure, find the old content or all of the new one.
+    """Write a file so that readers, also after a power failure, see the old content or the new.
 
-    Args:
-        path: the file; its folder is created if necessary.
-        content: the new content; text is written as UTF-8.
-
-    Raises:
-        OSError: ``path`` cannot be written (disk full, read-only folder, a folder of that name); it names
-            ``path``.
+    An OSError (disk full, read-only folder, a folder of that name) names ``path``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(path.parent, path.name)
@@ -71,20 +66,18 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             os.replace(temporary, path)
             sync_folder(path.parent)
         finally:
-            temporary.unlink(missing_ok=True)  # no longer there if the replacement succeeded
+            temporary.unlink(missing_ok=True)  # it is gone if the replacement succeeded
 
 
 def temporary_path(path: Path) -> Path:
-    """Make a name beside ``path`` for its new content; it tells which process is writing there."""
+    """Make a name beside ``path`` that tells which process is writing there."""
     return path.with_name(f".{path.name}.{_HOST}-{os.getpid()}-{uuid.uuid4().hex[:12]}.tmp")
 
 
 def remove_leftovers(folder: Path, name: str = "") -> None:
-    """Delete the temporary files and folders in ``folder`` that killed processes of this machine left.
+    """Delete temporary files that killed processes of this machine left in ``folder``.
 
-    Args:
-        folder: where to look; it need not exist.
-        name: delete only those that were to become the file or folder of this name; empty: all.
+    With ``name``, delete only those that were to become that file or folder.
     """
     if not folder.is_dir():
         return
@@ -111,11 +104,7 @@ def _is_running(pid: int) -> bool:
 
 
 def append_whole(path: Path, text: str) -> None:
-    """Append ``text`` to a file, or leave the file as it was if not all of it can be written.
-
-    Raises:
-        OSError: ``path`` cannot be written (disk full, for example); it names ``path``.
-    """
+    """Append ``text`` to a file, or leave the file as it was if the disk is full (OSError)."""
     content = memoryview(text.encode())
     with errors_name(path), path.open("ab", buffering=0) as file:
         end = file.seek(0, os.SEEK_END)
@@ -128,43 +117,41 @@ def append_whole(path: Path, text: str) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Fsync a file and its folder, so that what was appended survives a power failure."""
+    """Fsync a file and its folder, so that appended text survives a power failure."""
     with errors_name(path), path.open("r+b") as file:
         os.fsync(file.fileno())
     sync_folder(path.parent)
 
 
 def hash_file(path: Path, algorithm: str = "sha256") -> str:
-    """Compute the digest of a file of any size, in hexadecimal."""
+    """Compute the digest of a file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, algorithm).hexdigest()
 
 
 def file_states(*paths: Path) -> dict[Path, FileState]:
-    """Record the state of each file, for ``ensure_states``."""
+    """Record the state of every file, for ``ensure_states``."""
     return {path: _state(path) for path in paths}
 
 
 def ensure_unchanged(*paths: Path) -> AbstractContextManager[None]:
-    """Raise ValueError if one of the files is written to or replaced while the ``with`` block reads them."""
+    """Raise ValueError if a file changes while the ``with`` block reads it."""
     return ensure_states(file_states(*paths))
 
 
 @contextmanager
 def ensure_states(states: Mapping[Path, FileState]) -> Iterator[None]:
-    """Check at the end of the ``with`` block that files are still in the states of ``file_states``.
-
-    Raises:
-        ValueError: a file has changed; what was read may mix its old content with the new.
-    """
+    """Raise ValueError at the end of the ``with`` block if a file's state has changed."""
     content_error = None
     try:
         yield
     except ValueError as error:
-        content_error = error  # a change of the file would explain it, and is reported instead
+        content_error = error  # if the file has changed, that explains this error and is reported instead
     for path, state in states.items():
         if _state(path) != state:
-            raise ValueError(f"{path} was changed while it was read; run this again once it is written")
+            raise ValueError(
+                f"{path} changed while it was being read; run the command again when the file is complete"
+            )
     if content_error is not None:
         raise content_error
 
@@ -186,12 +173,15 @@ def errors_name(path: Path) -> Iterator[None]:
 
 
 def _state(path: Path) -> FileState:
-    """Return the state of a file."""
     try:
         status = path.stat()
     except OSError:
         return None  # reading it will raise a better message
     return (status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+CANNOT_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+"""Errors of file systems that have no fsync of folders, such as SMB and some of FUSE."""
 
 
 def sync_folder(folder: Path) -> None:
@@ -201,15 +191,39 @@ def sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in CANNOT_SYNC:
+            raise
+        warn_once(
+            "this file system cannot sync folders: after a power failure, files that were just written may "
+            "be missing; nothing else changes"
+        )
     finally:
         os.close(descriptor)
+
+
+@cache
+def warn_once(message: str) -> None:
+    """Warn of something that stays as it is for as long as the process runs."""
+    logger.warning(message)
+
+
+def ensure_utf8(path: Path) -> None:
+    """Raise ValueError if a path is not UTF-8: the libraries that read weights cannot open it."""
+    try:
+        os.path.abspath(path).encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"{path}: this path is not UTF-8: rename its folder or name another one; if it has accents or "
+            "other scripts, set LC_ALL=C.UTF-8"
+        ) from None
 
 
 # Creation of a folder whose files appear only when they are complete.
 
 
 def check_vacant(out: Path, *, replace: bool = False) -> Path:
-    """Check that a folder can be created, and that nothing would be overwritten.
+    """Check that a folder can be created without overwriting anything; returns its real path.
 
     Temporary folders that killed processes left for ``out`` are removed.
 
@@ -217,18 +231,16 @@ def check_vacant(out: Path, *, replace: bool = False) -> Path:
         out: a new name, an existing empty folder, or a symbolic link to either.
         replace: accept a folder that is not empty.
 
-    Returns:
-        The absolute path of the folder, with symbolic links resolved.
-
     Raises:
         FileExistsError: ``out`` is a file, a folder that is not empty, or the working directory.
     """
     target = Path(os.path.realpath(out))
+    ensure_utf8(target)
     remove_leftovers(target.parent, target.name)
     if target == Path.cwd():
-        raise FileExistsError(f"{out} is the working directory; name a new folder in it")
+        raise FileExistsError(f"{out} is the working directory; choose a new folder in it")
     if target.exists() and not (target.is_dir() and (replace or not any(target.iterdir()))):
-        raise FileExistsError(f"{out} holds something already; name a new folder, or remove this one")
+        raise FileExistsError(f"{out} already exists; choose a new folder, or remove this one")
     return target
 
 
@@ -236,18 +248,16 @@ def check_vacant(out: Path, *, replace: bool = False) -> Path:
 def new_folder(out: Path, *, replace: bool = False) -> Iterator[Path]:
     """Create a folder whose files appear all together or not at all.
 
-    The context manager gives a temporary folder. If the ``with`` block succeeds, it is renamed to ``out``;
-    otherwise it is deleted.
+    The context manager gives a temporary folder, which becomes ``out`` if the ``with`` block succeeds.
 
     Args:
         out: see ``check_vacant``.
-        replace: replace what ``out`` holds once the new files are complete. If the process is killed between
-            the two renames, the old folder is beside it, its name ``out`` with ".old" and a number.
+        replace: replace what ``out`` holds once the new files are complete. A process killed between the
+        two renames leaves the old folder as ``out`` with ".old" and a number.
 
     Raises:
         FileExistsError: see ``check_vacant``.
-        OSError: ``out`` cannot be written; the error names ``out`` if it would name a temporary file or none
-            (disk full).
+        OSError: ``out`` cannot be written; the error names ``out``.
     """
     target = check_vacant(out, replace=replace)
     temporary, old = temporary_path(target), target.with_name(f"{target.name}.old-{os.getpid()}")
@@ -268,7 +278,7 @@ def new_folder(out: Path, *, replace: bool = False) -> Iterator[Path]:
             error.filename = str(out)
         raise
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)  # no longer there if it was renamed
+        shutil.rmtree(temporary, ignore_errors=True)  # it is gone if it was renamed
 
 
 def described(path: Path) -> dict[str, int | str]:
@@ -277,7 +287,6 @@ def described(path: Path) -> dict[str, int | str]:
 
 
 def _sync_tree(folder: Path) -> None:
-    """Fsync all files and folders in ``folder``, and the folder itself."""
     for path in folder.iterdir():
         if path.is_dir():
             _sync_tree(path)

@@ -5,16 +5,17 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, zip_longest
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from data.corpus import KINDS, corpus_files
 from data.files import as_paths
-from data.text import display_name, ensure_parallel, iter_lines, plain_name
+from data.text import display_name, iter_lines, plain_name, zip_parallel
 
 BLOCK_PAIRS = 4_000
-"""Pairs that are read, examined and written at a time."""
+"""Pairs that are read and written at a time."""
 
 PairBlock = tuple[list[str], list[str]]
 """Consecutive sources and their targets, equally many; a side may be blank."""
@@ -46,7 +47,7 @@ class Source(ABC):
         """
 
     def blocks(self, *, keep_broken: bool = False) -> Iterator[PairBlock]:
-        """Stream the pairs in lists of ``BLOCK_PAIRS``; see ``pairs``."""
+        """Stream the pairs in lists of ``BLOCK_PAIRS``."""
         pairs = self.pairs(keep_broken=keep_broken)
         while block := list(islice(pairs, BLOCK_PAIRS)):
             src, tgt = map(list, zip(*block, strict=True))
@@ -58,23 +59,15 @@ class TwoFiles(Source):
     """Two files; line i of ``tgt`` translates line i of ``src``."""
 
     src: Path
-    """Source sentences; see ``iter_lines`` for what a file may be."""
     tgt: Path
-    """Target sentences."""
 
     def pairs(self, *, keep_broken: bool = False) -> Iterator[tuple[str, str]]:
         """Stream the pairs; the files must have equally many lines."""
-        src, tgt = (iter_lines(path, allow_blank=True, keep_broken=keep_broken) for path in self.paths)
-        for number, (left, right) in enumerate(zip_longest(src, tgt)):
-            if left is None or right is None:
-                longer = number + 1 + sum(1 for _ in chain(src, tgt))
-                counts = (number, longer) if left is None else (longer, number)
-                ensure_parallel(self.src, counts[0], self.tgt, counts[1])  # never are
-            yield left, right
+        read = partial(iter_lines, allow_blank=True, keep_broken=keep_broken)
+        return zip_parallel(self.src, read(self.src), self.tgt, read(self.tgt))
 
 
 Parser = Callable[[str], tuple[str, str]]
-"""Finds source and target in a line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +75,7 @@ class OneFile(Source):
     """A file with a pair in each line."""
 
     path: Path
-    """The file; see ``iter_lines`` for the supported kinds."""
+    """The file; see ``iter_lines`` for its format."""
 
     def pairs(self, *, keep_broken: bool = False) -> Iterator[tuple[str, str]]:
         """Stream the pairs; errors name the line."""
@@ -96,8 +89,7 @@ class OneFile(Source):
             yield pair
 
     @abstractmethod
-    def _parser(self, header: str) -> Parser:
-        """Return what finds the pair of a line; ``header`` is the first line if that names the columns."""
+    def _parser(self, header: str) -> Parser: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,20 +111,20 @@ class Table(OneFile):
             raise ValueError(
                 f"{display_name(self.path)}, line 1: no column {missing!r} in the header line {names!r:.200}"
             )
-        src, tgt = (names.index(each) if isinstance(each, str) else each - 1 for each in columns)
+        src, tgt = (names.index(key) if isinstance(key, str) else key - 1 for key in columns)
         last = max(src, tgt)
 
         def parse(line: str) -> tuple[str, str]:
             cells = line.split("\t")
             if self.columns is None and len(cells) > 2:
                 raise ValueError(
-                    f"{len(cells)} columns, of which two are needed: name them by --columns, "
-                    "such as --columns 1,2, or en,de if the first line has these names"
+                    f"{len(cells)} columns, but two are needed: choose them with --columns, "
+                    "such as --columns 1,2, or en,de if the first line names the columns"
                 )
             if len(cells) <= last:
                 raise ValueError(
-                    f"column {last + 1} is asked for, found {len(cells)}; columns are separated by tabs: "
-                    "correct the line, or give other --columns"
+                    f"no column {last + 1}: the line has {len(cells)}, separated by tabs; "
+                    "correct it, or choose other --columns"
                 )
             return _unquoted(cells[src]), _unquoted(cells[tgt])
 
@@ -140,7 +132,7 @@ class Table(OneFile):
 
 
 def _unquoted(cell: str) -> str:
-    """Undo the quotes of a spreadsheet, which doubles those inside; other quotes are the text's own."""
+    # Spreadsheets double the quotes inside quotes; other quotes belong to the text.
     is_quoted = re.fullmatch(r'"(?:[^"]|"")*""(?:[^"]|"")*"', cell)
     return cell[1:-1].replace('""', '"') if is_quoted else cell
 
@@ -159,25 +151,26 @@ class Records(OneFile):
             try:
                 record = json.loads(line)
             except json.JSONDecodeError as error:
-                remedy = "an array over several lines: jq -c '.[]' writes" if line[:1] == "[" else "expected"
-                raise ValueError(f"not JSON by itself ({error}); {remedy} one object per line") from None
+                remedy = (
+                    "convert the array with jq -c '.[]'" if line[:1] == "[" else "write one object per line"
+                )
+                raise ValueError(f"not a JSON object ({error}); {remedy}") from None
             return _field_text(record, src), _field_text(record, tgt)
 
         return parse
 
 
 def _field_text(record: Any, field: str) -> str:
-    """Return the text of a field."""
     value = record
     for name in field.split("."):
         if not isinstance(value, dict) or name not in value:
-            names = f"; known are {', '.join(map(repr, value))}" if isinstance(value, dict) and value else ""
-            raise ValueError(f"no field {field!r}{names}; name the two texts with --fields")
+            names = f" (it has {', '.join(map(repr, value))})" if isinstance(value, dict) and value else ""
+            raise ValueError(f"no field {field!r}{names}; choose the two texts with --fields")
         value = value[name]
     if not isinstance(value, str):
         raise ValueError(f"field {field!r} must be a text, found {type(value).__name__}")
-    if re.search(r"[\ud800-\udc7f\udd00-\udfff]", value):  # the others stand for bytes that are not UTF-8
-        raise ValueError(f"field {field!r} has half a character (\\ud800 to \\udfff without its other half)")
+    if re.search(r"[\ud800-\udc7f\udd00-\udfff]", value):  # other surrogates stand for invalid UTF-8
+        raise ValueError(f"field {field!r} has a lone surrogate (\\ud800 to \\udfff); repair the text")
     return value.replace("\r\n", " ").replace("\n", " ")
 
 
@@ -188,11 +181,11 @@ TABLES = (".tsv", ".tab")
 RECORDS = (".jsonl", ".ndjson")
 UNNAMED = ("src", "tgt")
 """Names of the languages if the file names do not tell them."""
-LANGUAGES = "must be two different names of letters and digits, such as en,de"
+LANGUAGES = "expected two different names of letters and digits, such as en,de"
 COLUMNS = (
-    "must be two different numbers from 1 on, such as 1,2, or two names of the first line, such as en,de"
+    "expected two different numbers from 1 on, such as 1,2, or two names from the first line, such as en,de"
 )
-FIELDS = "JSON lines need the names of their two texts, such as en,de or translation.en,translation.de"
+FIELDS = "expected the names of two fields, such as en,de or translation.en,translation.de"
 
 
 def find_sources(
@@ -213,21 +206,17 @@ def find_sources(
             ("en,de"); empty: the only two columns of .tsv and .tab files.
         fields: the two fields of JSON lines, such as "en,de" or "translation.en,translation.de".
 
-    Returns:
-        One source per table, file of JSON lines, or pair of files, for ``check_corpus`` and
-        ``PreparationPlan``.
-
     Raises:
         ValueError: the arguments fit no format, or contradict each other.
     """
-    files, src, tgt = (as_paths(each) if each else [] for each in (files, src, tgt))
+    files, src, tgt = (as_paths(paths) if paths else [] for paths in (files, src, tgt))
     if bool(src) != bool(tgt) or len(src) != len(tgt) or (src and files):
         raise ValueError(
-            f"--src names {len(src)} files, --tgt {len(tgt)}, and {len(files)} are without either option: "
-            "give each source file its target file, with --src and --tgt for all files or for none"
+            f"--src names {len(src)} files, --tgt {len(tgt)}, and {len(files)} have no option: "
+            "use --src and --tgt for all files, one target per source, or for none"
         )
     if columns and fields:
-        raise ValueError("--columns is for tables and --fields for JSON lines: give one of them")
+        raise ValueError("--columns is for tables and --fields for JSON lines: use one of them")
     paths = files or list(chain(*zip(src, tgt, strict=True)))
     suffixes = {Path(plain_name(path)).suffix for path in paths}
     if paths and (fields or suffixes <= {*RECORDS}):
@@ -241,18 +230,9 @@ def find_sources(
 def folder_sources(
     root: str | Path, langs: tuple[str, str] | None = None
 ) -> tuple[dict[str, Source], tuple[str, str]]:
-    """Find the splits of a corpus folder.
+    """Find the sources of a corpus folder's splits, and its two languages.
 
-    Args:
-        root: the folder.
-        langs: source and target language; None: those of the training files' names, in alphabetical order.
-
-    Returns:
-        The source of each split, and the two languages.
-
-    Raises:
-        FileNotFoundError: the folder or a file of a split is missing.
-        ValueError: without ``langs``, the training files are not in exactly two languages.
+    Without ``langs`` these are the two suffixes of the training files, in alphabetical order.
     """
     root = Path(root)
     langs = langs or _folder_languages(root)
@@ -275,21 +255,16 @@ def languages(sources: Sequence[Source]) -> tuple[str, str]:
 
 
 def parse_languages(text: str) -> tuple[str, str]:
-    """Split "en,de" into its two names.
-
-    Raises:
-        ValueError: they are not two different names.
-    """
+    """Split "en,de" into two different names; ValueError for others."""
     return _two_names("--langs", text, LANGUAGES, lambda names: all(map(is_language, names)))
 
 
 def is_language(name: str) -> bool:
-    """Return whether ``name`` can be the suffix of a corpus file, as in "train.NAME"."""
+    """Return whether ``name`` can be the suffix of a corpus file."""
     return bool(name) and name != "gz" and all(c.isalnum() or c in "-_" for c in name)
 
 
 def _two_names(option: str, text: str, expected: str, valid: Callable[[list[str]], bool]) -> tuple[str, str]:
-    """Split the value of an option, such as "en,de", into its two names."""
     names = text.split(",")
     if len(names) != 2 or names[0] == names[1] or not valid(names):
         raise ValueError(f"{option} {text or '(none)'}: {expected}")
@@ -297,7 +272,6 @@ def _two_names(option: str, text: str, expected: str, valid: Callable[[list[str]
 
 
 def _parse_columns(text: str) -> tuple[int, int] | tuple[str, str] | None:
-    """Split "1,2" into its two numbers, "en,de" into its two names; None for an empty text."""
     if not text:
         return None
 
@@ -311,34 +285,34 @@ def _parse_columns(text: str) -> tuple[int, int] | tuple[str, str] | None:
 
 
 def _file_pairs(files: Sequence[Path]) -> tuple[Source, ...]:
-    """Make a source of every two files."""
     if not files or len(files) % 2:
         raise ValueError(
             f"{len(files)} file{'s' * (len(files) != 1)}: expected source and target in turn; "
-            "for tables give --columns 1,2, for JSON lines --fields en,de"
+            "for tables add --columns 1,2, for JSON lines --fields en,de"
         )
     sources = [TwoFiles(src=src, tgt=tgt) for src, tgt in zip(files[::2], files[1::2], strict=True)]
     first = languages(sources)
     for source in sources:
         if source.src == source.tgt:
-            raise ValueError(f"{display_name(source.src)} is given as source and as target; name two files")
+            raise ValueError(
+                f"{display_name(source.src)} is both source and target; name two different files"
+            )
         if first != UNNAMED and languages([source]) == first[::-1]:
             raise ValueError(
-                f"{source.src} is given as a source and {sources[0].src} too, but their languages differ: "
-                f"name {source.tgt} first"
+                f"{source.src} and {sources[0].src} are both sources, but in different languages: "
+                f"put {source.tgt} first"
             )
     return tuple(sources)
 
 
 def _folder_languages(root: Path) -> tuple[str, str]:
-    """Return the two suffixes of a folder's training files, sorted."""
     if not root.is_dir():
         raise FileNotFoundError(f"{root}: no such folder")
     names = [Path(plain_name(path)) for path in sorted(root.iterdir())]
     langs = sorted({name.suffix[1:] for name in names if KINDS["train"].fullmatch(name.stem)})
     if len(langs) != 2:
         raise ValueError(
-            f"{root}: train files end in {', '.join(langs) or 'nothing known'}; "
-            "give --langs SRC,TGT for the two to read"
+            f"{root}: expected train files in two languages, found {', '.join(langs) or 'none'}; "
+            "choose two with --langs SRC,TGT"
         )
     return langs[0], langs[1]

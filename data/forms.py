@@ -1,7 +1,7 @@
-"""Form of a text, told by comparison: what many of its lines have and a text of the same kind does not.
+"""Form of a text: features that many of its lines have and a similar text does not.
 
-Translations are compared with references, and test sets with the training set. A text without another one is
-compared with what no plain text has.
+Translations are compared with references, and test sets with the training set. A text alone is searched for
+forms that plain text never has.
 """
 
 import re
@@ -15,25 +15,27 @@ from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from data.text import UNSPACED as UNSPACED_CHARACTERS
+
 if TYPE_CHECKING:
     from data.corpus import Corpus
 
 SAMPLE_LINES = 3_000
-"""Number of lines by which a text is described."""
+"""Lines by which a text is described."""
 MIN_SHARE = 0.01
-"""Smallest share of the lines that is worth a warning."""
+"""Smallest share of lines worth a warning."""
 MIN_LINES = 5
-"""Lines that should have a sign in both texts, at the rate of one, before absence counts."""
+"""Lines with a sign to expect in the other text before their absence counts."""
 FACTOR = 5
-"""Factor on both limits for words, letters, neighbours and what is missing, which follow the subject."""
+"""Factor on both limits for signs that follow the subject: words, letters, neighbours, absences."""
 WORD_SHARE = 0.3
-"""Smallest share of the lines for words and the marks of a sentence, which weak models choose wrongly."""
+"""Smallest share for words and punctuation, which weak models choose wrongly."""
 OTHER_LINES = 5
-"""Further factor where the two texts are of other sentences."""
+"""Further factor where the texts are of different sentences."""
 RARE = 20
-"""A sign that is so many times rarer in the other text counts as absent there."""
+"""A sign that is this many times rarer in the other text counts as absent there."""
 USUAL = 0.9
-"""Share of lines from which a beginning or an end is the rule; a text with half of it breaks the rule."""
+"""Share of lines from which a beginning or an end is the rule; half of it breaks the rule."""
 SAME_LINES = 0.7
 """Signs whose lines overlap by this share are reported as one."""
 
@@ -41,9 +43,8 @@ SAME_LINES = 0.7
 # Signs of a line.
 
 
-_Two = tuple[int, int]
 Sign = tuple[str, str]
-"""One of ``KINDS``, and which one."""
+"""Kind, one of ``KINDS``, and value."""
 KINDS = ("form", "character", "end", "first word", "last word", "word", "beside")
 """Kinds of signs; of several on the same lines, the first tells most."""
 
@@ -72,12 +73,9 @@ PLAIN_LACKS: Mapping[str, re.Pattern[str]] = {
         r"\\u[\da-fA-F]{4}|\\x[\da-fA-F]{2}|(?:%[\dA-F]{2}){2}|(?:=[\dA-F]{2}){2}"
     ),
     "lost characters": re.compile("[\ufffd\u2047\udc80-\udcff]"),
-    UNSPACED: re.compile(
-        "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-        "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"
-    ),
+    UNSPACED: re.compile(f"[{UNSPACED_CHARACTERS}\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"),
 }
-"""By name, what a line of plain text lacks, or does not expect to be measured by words."""
+"""By name: patterns that plain text lacks, or that spaces do not divide into words."""
 ENDS: Mapping[str, re.Pattern[str]] = {
     "a capital letter first": re.compile("[^Aa字0]*A"),
     "a number first": re.compile(r"[^Aa字0\s]*(?:[Aa][^Aa字0\s]+)?0\S*\s"),
@@ -85,9 +83,9 @@ ENDS: Mapping[str, re.Pattern[str]] = {
     "punctuation last": re.compile(r".*[^Aa字0\s]$"),
     "a space first or last": re.compile(r"\s|.*\s$"),
 }
-"""By name, what the shape of a line begins or ends with."""
+"""By name: patterns of how the shape of a line begins or ends."""
 SHAPES = {"capital letters": "A", "small letters": "a", "digits": "0", "spaces": " "}
-"""By name, what the shape of a line has."""
+"""By name: a character of the shape."""
 BEYOND_ASCII = "letters beyond ASCII"
 COMPATIBLE = "characters such as ½, ﬁ or full-width ones"
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
@@ -106,11 +104,11 @@ _ENCODINGS = [
 
 
 def plain_forms(line: str) -> set[str]:
-    """Name what one line has and no plain text does."""
+    """Name the forms of a line that plain text does not have."""
     names = {name for name, pattern in PLAIN_LACKS.items() if pattern.search(line)}
     names |= {_cut(sign) for sign, style in PIECES.items() if sign in line and style.cut.search(line)}
     words = line.split()
-    if len(words) > FACTOR and 2 * sum(len(each) == 1 and each.isalpha() for each in words) > len(words):
+    if len(words) > FACTOR and 2 * sum(len(word) == 1 and word.isalpha() for word in words) > len(words):
         names.add(LONE_LETTERS)
     if not line.isascii():
         encodings = {_wrong_encoding(run) for run in _NOT_ASCII.findall(line)}
@@ -121,8 +119,7 @@ def plain_forms(line: str) -> set[str]:
     return names
 
 
-def _signs(line: str) -> dict[str, Iterable[str]]:
-    """Return by kind all signs of one line, each once, by which it is compared."""
+def _signs(line: str) -> set[Sign]:
     shape, words = line.translate(_SHAPES), line.split()
     forms = plain_forms(line) | {name for name, sign in SHAPES.items() if sign in shape.strip()}
     if not line.isascii():
@@ -130,20 +127,20 @@ def _signs(line: str) -> dict[str, Iterable[str]]:
         forms.update(f"{script} letters" for script in set(map(_script, line)) - {""})
         if unicodedata.normalize("NFKC", line) != unicodedata.normalize("NFC", line):
             forms.add(COMPATIBLE)
-    return {
+    values: dict[str, Iterable[str]] = {
         "form": forms,
         "end": [name for name, pattern in ENDS.items() if pattern.match(shape)],
-        "character": set(line),
+        "character": line,
         "first word": words[:1],
         "last word": words[-1:],
-        "word": set(words),
-        "beside": set(map("".join, pairwise(shape))),
+        "word": words,
+        "beside": map("".join, pairwise(shape)),
     }
+    return {(kind, value) for kind in KINDS for value in values[kind]}
 
 
 @cache
 def _script(character: str) -> str:
-    """Return the first word of the Unicode name of a letter, which is its script."""
     return unicodedata.name(character, "").partition(" ")[0] if character.isalpha() else ""
 
 
@@ -153,12 +150,10 @@ def _misread(encoding: str) -> str:
 
 @cache
 def _wrong_encoding(run: str) -> str:
-    """Return as which encoding UTF-8 was read, if that explains a run of characters beyond ASCII."""
+    """Return the encoding in which UTF-8 was read, if that explains these characters."""
     for encoding in _ENCODINGS if len(run) > 1 else ():
         try:  # Windows reads the bytes that CP1252 does not define as the controls of Latin-1
-            content = b"".join(
-                bytes([ord(each)]) if "\x80" <= each < "\xa0" else each.encode(encoding) for each in run
-            )
+            content = b"".join(bytes([ord(c)]) if "\x80" <= c < "\xa0" else c.encode(encoding) for c in run)
             restored = content.decode()
         except UnicodeError:
             continue
@@ -172,9 +167,7 @@ def _wrong_encoding(run: str) -> str:
 
 class _Style(NamedTuple):
     cut: re.Pattern[str]
-    """What a line in pieces has."""
     joins: Sequence[tuple[str, str]]
-    """Replacements that join the pieces."""
 
 
 PIECES: Mapping[str, _Style] = {
@@ -184,7 +177,7 @@ PIECES: Mapping[str, _Style] = {
     "</w>": _Style(re.compile(r"\S</w>"), [(" ", ""), ("</w>", " ")]),
     "▁": _Style(re.compile("▁"), [(" ", ""), ("▁", " ")]),
 }
-"""By the sign that joins or divides pieces of words: subword-nmt, BERT, OpenNMT, fastBPE, SentencePiece."""
+"""By the sign of pieces of words: subword-nmt, BERT, OpenNMT, fastBPE, SentencePiece."""
 
 
 def _cut(sign: str) -> str:
@@ -192,11 +185,11 @@ def _cut(sign: str) -> str:
 
 
 CUT = frozenset(map(_cut, PIECES))
-"""Forms of text that ``join_pieces`` undoes."""
+"""Forms that ``join_pieces`` undoes."""
 
 
 def piece_sign(lines: Iterable[str]) -> str:
-    """Return the key of ``PIECES`` that most lines have, for ``join_pieces``; empty if none has one."""
+    """Return the key of ``PIECES`` that most lines have; empty if none has one."""
     counts = Counter(
         sign for line in lines for sign, style in PIECES.items() if sign in line and style.cut.search(line)
     )
@@ -204,7 +197,7 @@ def piece_sign(lines: Iterable[str]) -> str:
 
 
 def join_pieces(text: str, sign: str) -> str:
-    """Join the pieces of words: "rid@@ ing" by the sign "@@", "▁rid ing" by "▁" to "riding"."""
+    """Join pieces of words: "rid@@ ing" by the sign "@@" to "riding"."""
     if not sign:
         return text
     for pattern, replacement in PIECES[sign].joins:
@@ -213,14 +206,12 @@ def join_pieces(text: str, sign: str) -> str:
 
 
 def _symbols_beside_letters(line: str) -> set[str]:
-    """Return the symbols, such as ￭ and _, that have a letter before or after them."""
     shape = f" {line.translate(_SHAPES)} "
     return {
-        each
-        for i, each in enumerate(shape)
-        if each not in _LETTERS
-        and unicodedata.category(each) in ("Sm", "Sk", "So", "Pc", "Co")
-        and not _LETTERS.isdisjoint((shape[i - 1], shape[i + 1]))
+        symbol
+        for left, symbol, right in zip(shape, shape[1:], shape[2:], strict=False)
+        if unicodedata.category(symbol) in ("Sm", "Sk", "So", "Pc", "Co")
+        and not _LETTERS.isdisjoint((left, right))
     }
 
 
@@ -228,18 +219,18 @@ def _symbols_beside_letters(line: str) -> set[str]:
 
 
 class Finding(NamedTuple):
-    """What many lines of a text have, or lack."""
+    """A form that many lines of a text have, or lack."""
 
     form: str
     lines: int
     total: int
     remedy: str
     than: str = ""
-    """How many lines of the other text have it."""
+    """How often the other text has it."""
 
     @property
     def most(self) -> bool:
-        """Whether most lines have it."""
+        """True if most lines have it."""
         return 2 * self.lines > self.total
 
     def __str__(self) -> str:
@@ -247,21 +238,18 @@ class Finding(NamedTuple):
 
 
 def _sample(lines: Sequence[str]) -> Sequence[str]:
-    """Return lines of all parts of a text, which may be several texts put together."""
     return lines[:: max(1, len(lines) // SAMPLE_LINES)]
 
 
 def describe_text(lines: Sequence[str], *, unspaced: bool = True) -> list[Finding]:
-    """List what many lines of a text have and no plain text does.
+    """List forms that many lines of a text have and plain text does not.
 
-    Args:
-        lines: the text, of which ``SAMPLE_LINES`` count.
-        unspaced: whether to list a script without spaces, which most lines have.
+    ``unspaced``: list a script without spaces, too.
     """
     sample = _sample(lines)
     findings = _plain_findings(sample, unspaced=unspaced)
-    if any(each.form != UNSPACED for each in findings):
-        return findings  # their symbols would be listed again
+    if any(finding.form != UNSPACED for finding in findings):
+        return findings  # symbols of these forms would be listed again
     beside = Counter(chain.from_iterable(map(_symbols_beside_letters, sample)))
     return findings + [
         Finding(f"{symbol!r} beside letters", count, len(sample), remedy_of(symbol))
@@ -285,56 +273,50 @@ def _plain_findings(sample: Sequence[str], *, unspaced: bool) -> list[Finding]:
 def compare_texts(
     text: Sequence[str], other: Sequence[str], name: str, *, same_sentences: bool = True
 ) -> list[Finding]:
-    """List what many lines of a text have and hardly any of another, or lack, which should be of its form.
+    """List signs that many lines of a text have, or lack, unlike another text of its language.
 
-    Args:
-        text: lines of the text in question; ``SAMPLE_LINES`` of each count.
-        other: lines of a text of the same language.
-        name: what the other text is, such as "references".
-        same_sentences: whether both are of the same sentences, in any number and order.
+    ``name`` is that of the other text, such as "references"; ``same_sentences`` in any number and order.
     """
-    texts = [_sample(lines) for lines in (text, other)]
-    counts: list[dict[str, Counter[str]]] = []
-    for sample in texts:
-        counts.append({kind: Counter() for kind in KINDS})
-        for signs in map(_signs, sample):
-            for kind, values in signs.items():
-                counts[-1][kind].update(values)
-    findings, (size, other_size) = list[Finding](), map(len, texts)
+    texts, findings = (_sample(text), _sample(other)), list[Finding]()
+    counts = [Counter(chain.from_iterable(map(_signs, sample))) for sample in texts]
+    size, other_size = map(len, texts)
     for missing in (False, True):
         having, lacking = counts[::-1] if missing else counts
         sizes = (other_size, size) if missing else (size, other_size)
         notable = [
-            (kind, value)
-            for kind in KINDS
-            for value, count in having[kind].items()
-            if _is_notable(
-                (kind, value),
-                (count, lacking[kind][value]),
-                sizes,
-                missing=missing,
-                same_sentences=same_sentences,
-            )
+            sign
+            for sign, count in having.items()
+            if _is_notable(sign, (count, lacking[sign]), sizes, missing=missing, same=same_sentences)
         ]
-        for kind, value in _merge(notable, texts[missing], missing=missing):
-            count, there = (each[kind][value] for each in counts)
-            than = f", but in {there:,} of {other_size:,} of the {name}"
-            remedy = remedy_of(f"no {value}" if missing else value)
-            findings.append(Finding(_spell(kind, value, texts[missing]), count, size, remedy, than))
+        for sign in _merge(notable, texts[missing], missing=missing):
+            count, other_count = (counter[sign] for counter in counts)
+            than = f", but in {other_count:,} of {other_size:,} of the {name}"
+            remedy = remedy_of(f"no {sign[1]}" if missing else sign[1])
+            findings.append(Finding(_spell(*sign, texts[missing]), count, size, remedy, than))
     return findings
 
 
+def describe_beside(
+    lines: Sequence[str], train: Sequence[str] = (), *, unspaced: bool = True
+) -> list[Finding]:
+    """List the forms of a text, with those that the training set does not have; each form only once."""
+    findings = describe_text(lines, unspaced=unspaced)
+    if train:
+        findings += compare_texts(lines, train, "training set", same_sentences=False)
+    return list({finding.form: finding for finding in findings}.values())
+
+
 def _is_general(form: str) -> bool:
-    """Return whether a form is usual in plain text, unless another text of the kind lacks it."""
     return form in SHAPES or form in (COMPATIBLE, BEYOND_ASCII)
 
 
 MAX_FINDINGS = 5
-"""Findings that are listed in each direction."""
+"""Findings listed in each direction."""
 
 
-def _is_notable(sign: Sign, counts: _Two, sizes: _Two, *, missing: bool, same_sentences: bool) -> bool:
-    """Decide whether the lines with a sign are many in one text and none in the other."""
+def _is_notable(
+    sign: Sign, counts: tuple[int, int], sizes: tuple[int, int], *, missing: bool, same: bool
+) -> bool:
     kind, value = sign
     share, other_share = (count / max(size, 1) for count, size in zip(counts, sizes, strict=True))
     if kind == "end":
@@ -343,7 +325,7 @@ def _is_notable(sign: Sign, counts: _Two, sizes: _Two, *, missing: bool, same_se
     if missing and not (of_text if kind == "form" else kind == "character" and not value.isalnum()):
         return False
     is_style = kind in KINDS[3:] or (kind == "character" and value.isalnum()) or of_text
-    factor = (FACTOR if missing or is_style else 1) * (1 if same_sentences else OTHER_LINES)
+    factor = (FACTOR if missing or is_style else 1) * (1 if same else OTHER_LINES)
     is_of_sentence = kind.endswith("word") or (kind != "form" and not set(".,;:?!").isdisjoint(value))
     least = max(factor * MIN_SHARE, WORD_SHARE * is_of_sentence)
     expected = min(counts[0], share * sizes[1])
@@ -351,23 +333,19 @@ def _is_notable(sign: Sign, counts: _Two, sizes: _Two, *, missing: bool, same_se
 
 
 def _merge(signs: Sequence[Sign], sample: Sequence[str], *, missing: bool) -> list[Sign]:
-    """Return the signs that tell most, the most frequent first, without those on the lines of another."""
     rows: dict[Sign, set[int]] = {sign: set() for sign in signs}
     for row, line in enumerate(sample if signs else ()):
-        present = _signs(line)
-        for kind, value in signs:
-            if value in present[kind]:
-                rows[kind, value].add(row)
+        for sign in _signs(line) & rows.keys():
+            rows[sign].add(row)
     merged: list[Sign] = []
 
     def rank(sign: Sign) -> tuple[float, int, str]:
         kind, value = sign
         is_detail = {"form": _is_general(value) and not missing, "character": value.isalnum()}
-        place = KINDS.index("beside") - 0.5 if is_detail.get(kind) else KINDS.index(kind)
-        return place, -len(rows[sign]), value
+        position = KINDS.index("beside") - 0.5 if is_detail.get(kind) else KINDS.index(kind)
+        return position, -len(rows[sign]), value
 
     def is_told(sign: Sign, by: Sign) -> bool:
-        """Decide whether a sign is on the lines of another, which tells more."""
         kind, value = sign
         is_detail = (
             kind in KINDS[3:] or value.isalnum() or (by[1].startswith(_misread("")) and by[0] == "form")
@@ -376,13 +354,12 @@ def _merge(signs: Sequence[Sign], sample: Sequence[str], *, missing: bool) -> li
         return len(rows[sign] & rows[by]) >= SAME_LINES * len(lines)
 
     for sign in sorted(signs, key=rank):
-        if not any(is_told(sign, each) for each in merged):
+        if not any(is_told(sign, other) for other in merged):
             merged.append(sign)
     return sorted(merged, key=lambda sign: -len(rows[sign]))[:MAX_FINDINGS]
 
 
 def _spell(kind: str, value: str, sample: Sequence[str]) -> str:
-    """Name a sign in words, a character with a word that has it."""
     if kind in ("form", "end"):
         return value
     if kind == "character":
@@ -391,7 +368,7 @@ def _spell(kind: str, value: str, sample: Sequence[str]) -> str:
         return f"{value!r}" if example == value else f"{value!r} (as in {example!r:.40})"
     if kind == "beside":
         names = {"A": "a capital letter", "a": "a letter", "字": "a letter", "0": "a digit", " ": "a space"}
-        left, right = (names.get(each, repr(each)) for each in value)
+        left, right = (names.get(shape, repr(shape)) for shape in value)
         return f"{left} before {right}"
     return f"the {kind} {value!r:.40}"
 
@@ -399,7 +376,7 @@ def _spell(kind: str, value: str, sample: Sequence[str]) -> str:
 REMEDIES: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))[
     "remedies"
 ]
-"""By form or character, how to undo it; "no " stands before what is missing."""
+"""By form or character, how to undo it; "no " stands before missing ones."""
 
 
 def remedy_of(form: str) -> str:
@@ -408,7 +385,9 @@ def remedy_of(form: str) -> str:
         return 'join the pieces, as vocabulary.kind = "given" does'
     if form.startswith(_misread("")):
         return f"line.encode({form.rpartition(' ')[2]!r}).decode() undoes it"
-    other = "is it a text of another language?" if form.endswith(" letters") else "give both texts one form"
+    other = (
+        "is the text in another language?" if form.endswith(" letters") else "give both texts the same form"
+    )
     return REMEDIES.get(form, other)
 
 
@@ -416,7 +395,7 @@ def remedy_of(form: str) -> str:
 
 
 def distinct_lines(lines: Sequence[str]) -> float:
-    """Return the number of different lines over that of all; every blank line counts as a different one."""
+    """Return the share of different lines; every blank line counts as a different one."""
     full = [line for line in lines if line.strip()]
     return 1 - (len(full) - len(set(full))) / max(len(lines), 1)
 
@@ -439,20 +418,20 @@ def repeats_phrase(line: str) -> bool:
 
 
 class Order(NamedTuple):
-    """How the lines of a text are displaced against the lines of another that they resemble most."""
+    """Displacement of the lines of a text against the most similar lines of another."""
 
     shift: int
-    """The most frequent displacement; 0: line i resembles line i."""
+    """Most frequent displacement; 0: line i resembles line i."""
     share: float
     """Share of the lines with this displacement."""
-    own: float
+    unmoved: float
     """Share of the lines that resemble line i most."""
     close: float
-    """Share of the lines that share half of their rare words, or more, with the line that they resemble."""
+    """Share of the lines that have at least half of their rare words in common with that line."""
 
 
 def measure_order(text: Sequence[str], other: Sequence[str]) -> Order:
-    """Find for each line of a text which line of another it shares the most information in words with."""
+    """Find for each line the line of another text with which it shares the rarest words."""
     rows: dict[str, list[int]] = defaultdict(list)
     for row, line in enumerate(other):
         for word in set(line.split()):
@@ -475,48 +454,46 @@ def measure_order(text: Sequence[str], other: Sequence[str]) -> Order:
     total = displacements.total()
     if total < 4 * MIN_LINES:
         return Order(0, 1.0, 1.0, 0.0)
-    (shift, count), own = displacements.most_common(1)[0], displacements[0]
-    return Order(shift, count / total, own / total, close / total)
+    shift, count = displacements.most_common(1)[0]
+    return Order(shift, count / total, displacements[0] / total, close / total)
 
 
 OTHER_ORDER = 0.1
-"""Share of the lines that tells a displacement, or under which the lines are of other sentences."""
+"""Share of lines that proves a displacement; with less at home, the sentences are others."""
 DISTINCT = 0.9
-"""Share of different lines, relative to the references, under which translations repeat each other."""
+"""Share of different lines, relative to the references, below which translations repeat each other."""
 LENGTHS = (0.5, 2.0)
-"""Usual number of characters of translations per character of the references."""
+"""Usual range of characters per character of the references."""
 
 
 def describe_translations(
     lines: Sequence[str], *references: Sequence[str], unspaced: bool = True
 ) -> list[str]:
-    """List what is wrong with translations as a text: form, order, length, blank and repeated lines.
+    """List warnings about translations as a text: form, order, length, blanks, repetition.
 
-    Args:
-        lines: the translations.
-        references: references, line by line; each as long as the translations.
-        unspaced: whether to name a script without spaces.
+    ``unspaced``: name a script without spaces, too.
     """
     compared = compare_texts(lines, list(chain(*zip(*references, strict=True))), "references")
-    findings = {each.form: each for each in [*_plain_findings(_sample(lines), unspaced=unspaced), *compared]}
+    plain = _plain_findings(_sample(lines), unspaced=unspaced)
+    findings = {finding.form: finding for finding in [*plain, *compared]}
     warnings, size = list(map(str, findings.values())), len(lines)
     blank = sum(not line.strip() for line in lines)
     if blank > MIN_SHARE * size:
-        warnings.append(f"nothing in {blank:,} of {size:,} lines: were they lost?")
-    repetition = min((describe_repetition(lines, each) for each in references), key=len)
+        warnings.append(f"{blank:,} of {size:,} lines are blank: were they lost?")
+    repetition = min((describe_repetition(lines, reference) for reference in references), key=len)
     warnings += repetition
     orders = [measure_order(lines, reference) for reference in references]
-    order = max(orders, key=lambda order: order.own)
-    if order.shift and order.share > OTHER_ORDER and order.own < OTHER_ORDER:
+    order = max(orders, key=lambda order: order.unmoved)
+    if order.shift and order.share > OTHER_ORDER and order.unmoved < OTHER_ORDER:
         warnings.append(
             f"{order.share:.0%} of the lines resemble reference i{order.shift:+} instead of i: shift them"
         )
-    elif order.own < OTHER_ORDER and order.close > 0.5 and not repetition:
+    elif order.unmoved < OTHER_ORDER and order.close > 0.5 and not repetition:
         warnings.append(
-            f"{order.close:.0%} of the lines resemble a reference closely, but only {order.own:.0%} "
-            "their own: put them in the order of the references"
+            f"{order.close:.0%} of the lines closely resemble a reference, but only {order.unmoved:.0%} "
+            "the one in the same line: put them in the order of the references"
         )
-    length = len("".join(lines)) / max(1, min(len("".join(each)) for each in references))
+    length = len("".join(lines)) / max(1, min(len("".join(reference)) for reference in references))
     if not LENGTHS[0] <= length <= LENGTHS[1]:
         warnings.append(
             f"{length:.2f} characters per character of the references: are they the same sentences?"
@@ -525,11 +502,11 @@ def describe_translations(
 
 
 def describe_repetition(lines: Sequence[str], other: Sequence[str]) -> list[str]:
-    """List how often translations repeat themselves and each other, more than another text does."""
+    """List how often translations repeat themselves and each other, more than ``other`` does."""
     size, warnings = len(lines), []
     repeated = sum(map(repeats_phrase, lines))
     if repeated > max(MIN_SHARE * size, 2 * sum(map(repeats_phrase, other))):
-        warnings.append(f"a phrase stands three times in a row in {repeated:,} of {size:,} lines")
+        warnings.append(f"a phrase occurs three times in a row in {repeated:,} of {size:,} lines")
     if size >= 4 * MIN_LINES and distinct_lines(lines) < DISTINCT * distinct_lines(other):
         warnings.append(f"only {round(distinct_lines(lines) * size):,} of {size:,} lines are different")
     return warnings
@@ -539,15 +516,10 @@ def describe_repetition(lines: Sequence[str], other: Sequence[str]) -> list[str]
 
 
 def describe_corpus(corpus: "Corpus", kind: str, *, unspaced: bool = True) -> list[str]:
-    """List what is notable of the texts: sources that occur twice, and forms.
+    """List warnings about a corpus: repeated sources, and the form of its texts.
 
-    Args:
-        corpus: the corpus.
-        kind: of the vocabulary; only "given" takes text that is cut into pieces.
-        unspaced: whether BLEU's tokenizer needs spaces between the words of targets.
-
-    Raises:
-        ValueError: most of the text is cut into pieces.
+    ``unspaced``: BLEU's tokenizer needs spaces between the words of targets. Raises ValueError if most of the
+    text is cut into pieces and the vocabulary ``kind`` is not "given".
     """
     warnings = []
     for split, count in corpus.overlaps().items():
@@ -555,18 +527,14 @@ def describe_corpus(corpus: "Corpus", kind: str, *, unspaced: bool = True) -> li
     samples = {split: (_sample(pairs.src), _sample(pairs.tgt)) for split, pairs in corpus.splits.items()}
     for side, language in enumerate((corpus.src_lang, corpus.tgt_lang)):
         for split, sample in samples.items():
-            findings = describe_text(sample[side], unspaced=unspaced and side == 1)
-            for finding in findings:
-                if finding.form in CUT and finding.most and kind != "given":
+            train = () if split == "train" else samples["train"][side]
+            for finding in describe_beside(sample[side], train, unspaced=unspaced and side == 1):
+                if finding.form in CUT and kind == "given":
+                    continue
+                if finding.form in CUT and finding.most:
                     raise ValueError(
                         f"{corpus.name}, {language}: {finding.form} in {finding.lines} of {finding.total} "
                         f'lines of {split}: set vocabulary.kind = "given", which joins them before scoring'
                     )
-            if split != "train":
-                compared = compare_texts(
-                    sample[side], samples["train"][side], "training set", same_sentences=False
-                )
-                findings = [*findings, *compared]
-            forms = {each.form: each for each in findings if each.form not in CUT or kind != "given"}
-            warnings += [f"{split}, {language}: {finding}" for finding in forms.values()]
+                warnings.append(f"{split}, {language}: {finding}")
     return warnings

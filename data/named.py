@@ -12,7 +12,6 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
@@ -28,7 +27,7 @@ from data.files import (
     no_progress,
     write_atomically,
 )
-from data.text import iter_lines
+from data.text import iter_lines, zip_parallel
 
 logger = logging.getLogger(__name__)
 
@@ -37,18 +36,18 @@ Pair = tuple[str, str]
 MANIFEST = "corpus.json"
 """File in a corpus folder: licence, origin, number of pairs, and size and sha256 of each file."""
 EVERY_23RD, BY_HASH = "every 23rd", "by hash"
-"""Names in the place of a split: how to divide a training text that has no published valid or test set."""
+"""Values of ``split`` that divide a training text without published valid or test sets."""
 HELD_OUT_FRACTION = 0.01
-"""Fraction of sources for valid, and again for test, in a corpus that is divided ``BY_HASH``."""
+"""Fraction of sources for valid, and again for test, in a corpus divided ``BY_HASH``."""
 SEGMENT = re.compile(r"<seg\b[^>]*>(.*)</seg>")
 
 
 class Text(NamedTuple):
-    """The text of one side of a part."""
+    """One side of a part."""
 
     remote: Remote
     member: str
-    """Its name in the archive; empty if the download is the text itself."""
+    """Name in the archive; empty if the download is the text itself."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,32 +67,20 @@ class NamedCorpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     name: str
     about: str
     languages: tuple[Pair, ...]
-    """Its language pairs; each can be translated in both directions."""
+    """Language pairs; each can be translated in both directions."""
     sizes: dict[str, int]
     """Approximate number of pairs of each split, as published, for the first language pair."""
     licence: str
     citation: str
     home: str
-    """URL of its home page."""
     mirrors: tuple[str, ...] = ()
     """Addresses of its files; {file} stands for the name."""
     files: dict[str, Remote]
-    """Its downloads by name; mirrors of their own take the place of the corpus's."""
+    """Downloads by name; their own mirrors replace those of the corpus."""
     parts: tuple[Part, ...]
 
     def pair(self, src: str, tgt: str) -> Pair:
-        """Find a language pair in either direction.
-
-        Args:
-            src: source language; if ``src`` and ``tgt`` are empty, the first language pair is taken.
-            tgt: target language.
-
-        Returns:
-            The entry of ``languages``, in its own order.
-
-        Raises:
-            ValueError: the corpus has no such pair.
-        """
+        """Return a language pair in the corpus's order, by default the first; ValueError for others."""
         if not src and not tgt:
             return self.languages[0]
         for pair in self.languages:
@@ -103,7 +90,7 @@ class NamedCorpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         raise ValueError(f"{self.name} has no pair {src or '?'}-{tgt or '?'}; it has {available}")
 
     def texts(self, pair: Pair) -> list[tuple[Part, Text, Text]]:
-        """List the parts for one of ``languages``, each with its texts."""
+        """List the parts of a language pair with their two texts."""
         parts = (part for part in self.parts if not part.pairs or pair in part.pairs)
         return [
             (part, self._text(part.src or part.text, pair, 0), self._text(part.tgt or part.text, pair, 1))
@@ -111,7 +98,7 @@ class NamedCorpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         ]
 
     def remotes(self, pair: Pair) -> list[Remote]:
-        """List the distinct downloads for one of ``languages``."""
+        """List the distinct downloads of a language pair."""
         return list(dict.fromkeys(text.remote for _, *texts in self.texts(pair) for text in texts))
 
     def _text(self, template: str, pair: Pair, side: int) -> Text:
@@ -125,11 +112,11 @@ class NamedCorpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def read_catalogue(text: str) -> dict[str, NamedCorpus]:
-    """Read the corpora of a file such as corpora.toml, by name; ValueError if two have the same name."""
+    """Read the corpora of corpora.toml by name; ValueError if two have the same name."""
     corpora = msgspec.convert(tomllib.loads(text)["corpora"], list[NamedCorpus])
     names = [corpus.name for corpus in corpora]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        raise ValueError(f"corpora.toml: several corpora are named {twice[0]!r}: give each a name of its own")
+        raise ValueError(f"corpora.toml: several corpora are named {twice[0]!r}: rename all but one")
     return dict(zip(names, corpora, strict=True))
 
 
@@ -142,13 +129,9 @@ def list_corpora() -> list[str]:
 
 
 def named_corpus(name: str) -> NamedCorpus:
-    """Look up a corpus: its languages, sizes, licence, citation and files.
-
-    Raises:
-        ValueError: there is no corpus of that name.
-    """
+    """Look up a corpus; ValueError if there is none of that name."""
     if name not in CORPORA:
-        raise ValueError(f"unknown corpus {name!r}; known are {', '.join(CORPORA)}")
+        raise ValueError(f"no corpus {name!r}; choose one of {', '.join(CORPORA)}")
     return CORPORA[name]
 
 
@@ -167,9 +150,6 @@ def fetch(
         tgt: target language.
         root: parent of the folders of all corpora and language pairs, and of ``downloads``.
         progress: called with each file's name and bytes.
-
-    Returns:
-        The corpus folder, the same for both directions of a language pair.
 
     Raises:
         ValueError: there is no such corpus or language pair, or a file has another hash.
@@ -198,9 +178,10 @@ def fetch(
                 members = {text.member for _, *both in texts for text in both if text.remote == remote}
                 if members != {""}:
                     extract(path, members, raw / remote.name)
-            kept, blank = _write_splits(rows, building, pair)
+            written, blank = _write_splits(rows, building, pair)
         except ValueError as error:  # name the download, since the temporary folder is removed
-            raise ValueError(str(error).replace(str(raw), str(downloads))) from None
+            remedy = "" if "delete" in str(error) else f"; delete {downloads} to download it again"
+            raise ValueError(f"{error}{remedy}".replace(str(raw), str(downloads))) from None
         shutil.rmtree(raw, ignore_errors=True)
         manifest = {
             "corpus": corpus.name,
@@ -209,34 +190,28 @@ def fetch(
             "citation": corpus.citation,
             "home": corpus.home,
             "downloads": digests,
-            "pairs": kept,
+            "pairs": written,
             "left_out_as_blank": blank,
             "files": {path.name: described(path) for path in sorted(building.iterdir())},
         }
         write_atomically(building / MANIFEST, json_bytes(manifest))
-    for split, count in kept.items():
-        left_out = f", {blank[split]:,} with a blank side left out" if blank[split] else ""
+    for split, count in written.items():
+        left_out = f" ({blank[split]:,} with a blank side were left out)" if blank[split] else ""
         logger.info(f"{split}: {count:,} pairs{left_out}")
     return folder
 
 
 def downloaded_folder(name: str, src: str, tgt: str, root: Path) -> Path:
-    """Find the folder that ``fetch`` has written, without network access; see there for the arguments.
-
-    Raises:
-        FileNotFoundError: the corpus has not been downloaded.
-        ValueError: there is no such corpus or language pair.
-    """
+    """Find the folder that ``fetch`` wrote; FileNotFoundError if it has not run."""
     _, pair, folder = _locate(name, src, tgt, root)
     if not folder.exists():
         raise FileNotFoundError(
-            f"{folder}: not downloaded yet; run: attnbench data get {name} --src {pair[0]} --tgt {pair[1]}"
+            f"{folder} has not been downloaded; run attnbench data get {name} --src {pair[0]} --tgt {pair[1]}"
         )
     return folder
 
 
 def _locate(name: str, src: str, tgt: str, root: Path) -> tuple[NamedCorpus, Pair, Path]:
-    """Return the corpus, its language pair in the order of the corpus, and the folder for both."""
     corpus = named_corpus(name)
     pair = corpus.pair(src, tgt)
     return corpus, pair, root / f"{name}.{pair[0]}-{pair[1]}"
@@ -245,12 +220,8 @@ def _locate(name: str, src: str, tgt: str, root: Path) -> tuple[NamedCorpus, Pai
 def _write_splits(
     rows: Iterable[tuple[str, str, str]], folder: Path, pair: Pair
 ) -> tuple[Counter[str], Counter[str]]:
-    """Write the files of each split, SPLIT.LANGUAGE, from rows of split, source and target.
-
-    Returns:
-        The number of pairs of each split, and of those left out because a side is blank.
-    """
-    kept, blank, files = Counter[str](), Counter[str](), dict[str, list[IO[str]]]()
+    """Write SPLIT.LANGUAGE files; returns pairs written, and left out as blank, by split."""
+    written, blank, files = Counter[str](), Counter[str](), dict[str, list[IO[str]]]()
     with ExitStack() as stack:
         for split, *sides in rows:
             if not all(map(str.strip, sides)):
@@ -261,31 +232,19 @@ def _write_splits(
                 files[split] = [
                     stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in paths
                 ]
-            kept[split] += 1
+            written[split] += 1
             for file, side in zip(files[split], sides, strict=True):
                 file.write(f"{side}\n")
-    return kept, blank
+    return written, blank
 
 
 def _pairs(format_: str, src: Path, tgt: Path) -> Iterator[Pair]:
-    """Read the pairs of a part from its unpacked texts; blank sentences stay, so that both are parallel."""
-    texts = (_read(path, format_, column) for column, path in enumerate((src, tgt)))
-    for number, (left, right) in enumerate(zip_longest(*texts)):
-        if left is None or right is None:
-            shorter, longer = (src, tgt) if left is None else (tgt, src)
-            raise ValueError(
-                f"{shorter} ends after {number:,} sentences, but {longer} is longer: not parallel"
-            )
-        yield left, right
+    return zip_parallel(src, _read(src, format_, 0), tgt, _read(tgt, format_, 1))
 
 
 def _read(path: Path, format_: str, column: int) -> Iterator[str]:
-    """Read the sentences of a published text; ``column``, from 0, is the one of a table.
-
-    Of IWSLT's training text, the lines of tags such as <url> and <title> are left out, as in torchtext 0.6.0.
-    The <seg> elements of test sets are read as sacreBLEU does: white space is reduced to single spaces.
-    Entities such as &amp; are not decoded.
-    """
+    # IWSLT's training text loses its lines of tags such as <url>, as in torchtext 0.6.0; white space in
+    # the <seg> elements of test sets becomes single spaces, as in sacreBLEU. Entities stay encoded.
     for line in iter_lines(path, allow_blank=True, allow_markup=True):
         if format_ == "lines":
             yield line
@@ -299,24 +258,19 @@ def _read(path: Path, format_: str, column: int) -> Iterator[str]:
 
 
 def _divide(split: str, pairs: Iterable[Pair]) -> Iterator[tuple[str, str, str]]:
-    """Assign pairs to ``split``, or as its name says; yields split, source and target."""
     if split == BY_HASH:
         yield from _held_out(pairs)
         return
     for number, (src, tgt) in enumerate(pairs, start=1):
-        if split == EVERY_23RD:  # as in fairseq's recipe for IWSLT14
+        if split == EVERY_23RD:  # fairseq's recipe for IWSLT14
             yield "train" if number % 23 else "valid", src, tgt
         else:
             yield split, src, tgt
 
 
 def _held_out(pairs: Iterable[Pair]) -> Iterator[tuple[str, str, str]]:
-    """Divide a corpus without published splits by a hash of each source, so that every run gives the same.
-
-    All pairs of one source are in one split. Pairs whose target occurs in test too are dropped from valid and
-    train, those whose target occurs in valid from train. All pairs are held in memory: meant for corpora of
-    about 100,000 pairs.
-    """
+    """Divide pairs into train, valid and test by a hash of the source, the same in every run; in memory."""
+    # Pairs of one source stay together. A target may occur in one split only: test, else valid, else train.
     order = ("test", "valid", "train")
 
     def split_of(src: str) -> int:

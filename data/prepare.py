@@ -1,11 +1,11 @@
-"""Preparation of a corpus folder from raw pairs in two passes: label each pair, then write the kept ones."""
+"""Preparation of a corpus folder from raw pairs in two passes: label each pair, then write."""
 
 import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from itertools import chain, compress
@@ -21,7 +21,7 @@ from data.forms import SAMPLE_LINES, Finding, describe_text
 from data.text import BUFFER, count_words, display_name, is_broken, letters_of, open_text
 from data.workers import map_blocks
 
-# 64-bit hashes of texts, so that repeats among ten million lines are found without keeping the lines.
+# 64-bit hashes of texts, so that repeats among ten million lines are found without storing the lines.
 
 
 Hashes = NDArray[np.uint64]
@@ -32,16 +32,12 @@ HASH_BYTES = 8
 
 
 def hash_text(text: str) -> bytes:
-    """Hash a text to ``HASH_BYTES`` bytes, the same ones in every process."""
+    """Hash a text to ``HASH_BYTES`` bytes, the same in every process."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=HASH_BYTES).digest()
 
 
 def hash_array(content: bytes | bytearray) -> Hashes:
-    """View concatenated results of ``hash_text`` as an array.
-
-    Args:
-        content: the hashes' bytes; a bytearray must not grow while the array is in use.
-    """
+    """View concatenated results of ``hash_text`` as an array; a bytearray must not grow meanwhile."""
     return np.frombuffer(content, dtype="<u8")
 
 
@@ -77,7 +73,7 @@ def is_unique(hashes: Hashes) -> Mask:
 
 
 REASONS = ("empty", "broken", "copy", "max_words", "max_ratio", "duplicate", "overlap")
-"""Names of the rules, in the order in which they are applied."""
+"""Names of the rules, in order of application."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,15 +94,7 @@ class Filters:
     """Drop training pairs whose source or target, by ``letters_of``, occurs in a given valid or test set."""
 
     def drop_reason(self, src: str, tgt: str) -> str:
-        """Apply the rules that need no other pair.
-
-        Args:
-            src: source text, cleaned by ``clean``.
-            tgt: target text, likewise.
-
-        Returns:
-            The first of ``REASONS`` that applies; empty if the pair is kept.
-        """
+        """Return the first of ``REASONS`` that applies to a cleaned pair; empty if none does."""
         if not src or not tgt:
             return "empty"
         if self.drop_broken and (is_broken(src) or is_broken(tgt)):
@@ -135,52 +123,32 @@ SPLITS = ("train", "valid", "test")
 Labels = NDArray[np.uint8]
 
 MAX_HELD_OUT = 1_000
-"""Upper bound on the default number of pairs of valid and of test."""
+"""Upper bound on the default size of valid and of test."""
 
 
 def held_out_size(requested: int | None, pairs: int) -> int:
-    """Return the number of pairs of valid or test.
-
-    Args:
-        requested: the user's choice; None: a tenth of the corpus, from 1 to ``MAX_HELD_OUT``.
-        pairs: size of the corpus.
-    """
+    """Return ``requested``, or by default a tenth of the corpus, from 1 to ``MAX_HELD_OUT``."""
     return min(MAX_HELD_OUT, max(pairs // 10, 1)) if requested is None else requested
 
 
-def assign_splits(src: Hashes, tgt: Hashes, kept: Mask, *, valid: int, test: int, seed: int) -> Labels:
-    """Assign each pair to a split.
+def assign_splits(src: Hashes, tgt: Hashes, usable: Mask, *, valid: int, test: int, seed: int) -> Labels:
+    """Draw valid and test from pairs whose source and target occur only once.
 
-    Valid and test are drawn from the pairs whose source and target both occur only once in the corpus. So
-    splits share no source and no target, and no further pair must be dropped. The choice depends on the texts
-    and ``seed`` only, not on the order of the lines.
-
-    Args:
-        src: hashes of the sources, (N,).
-        tgt: hashes of the targets, (N,).
-        kept: True at the pairs to divide, (N,).
-        valid: number of pairs of valid.
-        test: number of pairs of test.
-        seed: seed of the draw.
-
-    Returns:
-        TRAIN, VALID or TEST for each pair, DROPPED where ``kept`` is False, (N,).
-
-    Raises:
-        ValueError: too few pairs are unique on both sides, or none would be left for training.
+    So splits share no source and no target. The draw depends on texts and ``seed``, not on the order of
+    lines. Raises ValueError if too few pairs are unique, or none would be left for training.
     """
-    labels = np.where(kept, TRAIN, DROPPED).astype(np.uint8)
-    rows = np.flatnonzero(kept)
+    labels = np.where(usable, TRAIN, DROPPED).astype(np.uint8)
+    rows = np.flatnonzero(usable)
     candidates = rows[is_unique(src[rows]) & is_unique(tgt[rows])]
     if valid + test >= len(rows):
         raise ValueError(
-            f"valid and test are to have {valid + test:,} pairs, but the corpus has {len(rows):,}: "
-            f"give at least {valid + test + 1:,} different pairs"
+            f"valid and test need {valid + test:,} pairs, but the corpus has {len(rows):,}: "
+            f"provide at least {valid + test + 1:,} different pairs"
         )
     if valid + test > len(candidates):
         raise ValueError(
-            f"valid and test are to have {valid + test:,} pairs, but only {len(candidates):,} of "
-            f"{len(rows):,} have a source and a target that occur once; set --valid and --test lower"
+            f"valid and test need {valid + test:,} pairs, but only {len(candidates):,} of "
+            f"{len(rows):,} have a source and a target that occur once; lower --valid and --test"
         )
     order = splitmix64(pair_hashes(src[candidates], tgt[candidates]), seed)
     drawn = candidates[np.argsort(order, kind="stable")[: valid + test]]
@@ -193,42 +161,36 @@ def assign_splits(src: Hashes, tgt: Hashes, kept: Mask, *, valid: int, test: int
 
 
 MAX_DISTINCT_WORDS = 50_000
-"""Distinct words are counted up to this number, which is enough to choose a vocabulary."""
+"""Upper bound on counted words, enough to choose a vocabulary."""
 
 
 class BlockFindings(NamedTuple):
-    """Findings on the N pairs of a block: the part of the first pass that needs no other pair."""
+    """Findings on the N pairs of a block that need no other pair."""
 
-    kept: Mask
-    """True at the pairs that no rule drops, (N,)."""
+    usable: Mask
     dropped: Counter[str]
-    """Number of dropped pairs by rule."""
     hashes: Hashes
-    """``hash_text`` of ``letters_of`` of sources and of targets, (2, N); zeros if dropped."""
+    """``hash_text`` of the letters of sources and of targets, (2, N); zeros if dropped."""
     words: set[str]
-    """Words of the kept pairs in lower case; empty if they were not asked for."""
     sample: Sequence[tuple[str, str]]
-    """Kept pairs, by which the text is described; empty if words were not asked for."""
+    """Pairs by which the text is described; empty unless words were requested."""
 
 
 def examine(filters: Filters, request: tuple[PairBlock, bool]) -> BlockFindings:
-    """Apply the filters that need no other pair, and hash the texts.
-
-    Args:
-        filters: the rules.
-        request: a block of pairs as read, and whether words are asked for.
-    """
+    """Filter and hash a block of pairs; a request also says whether words are needed."""
     (src, tgt), with_words = request
     pairs = [(clean(left), clean(right)) for left, right in zip(src, tgt, strict=True)]
     reasons = [filters.drop_reason(*pair) for pair in pairs]
-    kept = np.array([not reason for reason in reasons], dtype=np.bool_)
-    kept_pairs = list(compress(pairs, kept.tolist()))
+    usable = np.array([not reason for reason in reasons], dtype=np.bool_)
+    usable_pairs = list(compress(pairs, usable.tolist()))
     hashes = np.zeros((2, len(pairs)), dtype="<u8")
     for side in (0, 1):
-        hashes[side, kept] = hash_array(b"".join(hash_text(letters_of(pair[side])) for pair in kept_pairs))
-    texts = kept_pairs if with_words else []
+        hashes[side, usable] = hash_array(
+            b"".join(hash_text(letters_of(pair[side])) for pair in usable_pairs)
+        )
+    texts = usable_pairs if with_words else []
     return BlockFindings(
-        kept=kept,
+        usable=usable,
         dropped=Counter(filter(None, reasons)),
         hashes=hashes,
         words=set(" ".join(chain.from_iterable(texts)).casefold().split()),
@@ -241,28 +203,24 @@ class PreparationPlan:
     """Input files of ``prepare_corpus``, and how to filter and divide their pairs."""
 
     sources: Sequence[Source]
-    """The corpus to divide, or the training set if ``fixed_splits`` has the others; read in this order."""
+    """Files to divide, or the training set if ``fixed_splits`` has the others; in this order."""
     langs: tuple[str, str]
-    """Source and target language, which are the suffixes of the files written."""
+    """Source and target language, the suffixes of the files written."""
     filters: Filters = field(default_factory=Filters)
-    """Rules for dropping pairs."""
     fixed_splits: Mapping[str, Source] = field(default_factory=dict)
-    """Existing valid and test sets by name, to be copied unchanged; empty: divide ``sources``."""
+    """Valid and test sets to copy unchanged, by name; empty: divide ``sources``."""
     valid: int | None = None
-    """Number of pairs of valid; None: a tenth of the corpus, at most 1,000."""
+    """Pairs of valid; None: a tenth of the corpus, at most 1,000. Likewise ``test``."""
     test: int | None = None
-    """Number of pairs of test, likewise."""
     seed: int = 1
     """Seed of the draw of valid and test."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for languages that cannot be the suffixes of two files, and for empty sets."""
+        """Raise ValueError for invalid languages and empty sets."""
         parts = [part for lang in self.langs for part in lang.split(".")]
-        are_two = isinstance(self.langs, tuple) and len(self.langs) == len(set(self.langs)) == 2
-        if not are_two or not all(map(is_language, parts)):
-            raise ValueError(f"langs {self.langs!r}: must be two names, such as ('en', 'de')")
-        for name in ("valid", "test"):
-            size = getattr(self, name)
+        if self.langs[0] == self.langs[1] or not all(map(is_language, parts)):
+            raise ValueError(f"langs {self.langs!r}: expected two different names, such as ('en', 'de')")
+        for name, size in {"valid": self.valid, "test": self.test}.items():
             if size is not None and size < 1:
                 raise ValueError(f"{name} {size}: must be at least 1, or None for a tenth of the corpus")
 
@@ -272,20 +230,17 @@ class FirstPass:
     """Results of the first pass."""
 
     labels: Labels
-    """The split of each pair of the sources, or DROPPED, (N,)."""
+    """Split of each pair, or DROPPED, (N,)."""
     dropped: Mapping[str, int]
-    """Number of dropped pairs for each of ``REASONS``."""
+    """Number of dropped pairs by rule."""
     distinct_words: int
-    """Distinct words of both sides after normalisation, at most ``MAX_DISTINCT_WORDS``.
-
-    Repeated and overlapping pairs are included, since they are found only afterwards.
-    """
+    """Distinct words, up to ``MAX_DISTINCT_WORDS``; repeated and overlapping pairs count too."""
     forms: Sequence[Finding] = ()
-    """Forms of either side that no plain text has, and that are worth a warning."""
+    """Warnings about the form of either side."""
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Number of pairs of each split that has any, without the plan's fixed splits."""
+        """Pairs of each split that has any, without fixed splits."""
         counts = np.bincount(self.labels, minlength=len(SPLITS))
         return {name: int(counts[label]) for label, name in enumerate(SPLITS) if counts[label]}
 
@@ -293,33 +248,22 @@ class FirstPass:
 def run_first_pass(
     plan: PreparationPlan, progress: ProgressCallback = no_progress, *, workers: int | None = None
 ) -> FirstPass:
-    """Read all pairs once and label each; memory holds 17 bytes per pair and no text.
-
-    Args:
-        plan: files and settings.
-        progress: called with the number of pairs read.
-        workers: number of processes that examine the pairs; None: one per core for a large corpus. See
-            ``map_blocks``. The result does not depend on it.
-
-    Raises:
-        OSError: a file cannot be read.
-        ValueError: a line breaks the format, or too few pairs are left.
-    """
-    src, tgt, kept = bytearray(), bytearray(), bytearray()
+    """Read all pairs once and label each; memory holds 17 bytes per pair and no text."""
+    src, tgt, usable = bytearray(), bytearray(), bytearray()
     dropped = Counter(dict.fromkeys(REASONS, 0))
     words: set[str] = set()
     sample: list[tuple[str, str]] = []
     requests = ((block, len(words) < MAX_DISTINCT_WORDS) for block in _blocks(plan))
     progress("reading", 0, None)
-    for found in map_blocks(partial(examine, plan.filters), requests, workers=workers):
-        kept += found.kept.tobytes()
-        src += found.hashes[0].tobytes()
-        tgt += found.hashes[1].tobytes()
-        dropped.update(found.dropped)
-        words |= found.words
-        sample += found.sample[: SAMPLE_LINES - len(sample)]
-        progress("reading", len(kept), None)
-    mask = np.frombuffer(kept, dtype=np.bool_).copy()
+    for block in map_blocks(partial(examine, plan.filters), requests, workers=workers):
+        usable += block.usable.tobytes()
+        src += block.hashes[0].tobytes()
+        tgt += block.hashes[1].tobytes()
+        dropped.update(block.dropped)
+        words |= block.words
+        sample += block.sample[: SAMPLE_LINES - len(sample)]
+        progress("reading", len(usable), None)
+    mask = np.frombuffer(usable, dtype=np.bool_).copy()
     return FirstPass(
         labels=_assign_labels(plan, hash_array(src), hash_array(tgt), mask, dropped),
         dropped=dict(dropped),
@@ -329,36 +273,34 @@ def run_first_pass(
 
 
 def _blocks(plan: PreparationPlan) -> Iterator[PairBlock]:
-    """Stream the pairs of all sources in order, as they are in the files."""
     for source in plan.sources:
         yield from source.blocks(keep_broken=plan.filters.drop_broken)
 
 
 def _assign_labels(
-    plan: PreparationPlan, src: Hashes, tgt: Hashes, kept: Mask, dropped: Counter[str]
+    plan: PreparationPlan, src: Hashes, tgt: Hashes, usable: Mask, dropped: Counter[str]
 ) -> Labels:
-    """Apply the filters that need the whole corpus, then divide; updates ``kept`` and ``dropped``."""
-    rows = np.flatnonzero(kept)
+    rows = np.flatnonzero(usable)
     if plan.filters.drop_duplicates:
         duplicates = rows[is_repeat(pair_hashes(src[rows], tgt[rows]))]
-        kept[duplicates] = False
+        usable[duplicates] = False
         dropped["duplicate"] = len(duplicates)
     if plan.filters.drop_overlap:
-        overlapping = kept & _in_fixed_splits(plan, src, tgt)
-        kept &= ~overlapping
+        overlapping = usable & _in_fixed_splits(plan, src, tgt)
+        usable &= ~overlapping
         dropped["overlap"] = int(overlapping.sum())
-    count = int(kept.sum())
+    count = int(usable.sum())
     if not count:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items() if count)
-        raise ValueError(f"no pair is left of {len(kept):,}: {reasons}; loosen these rules")
+        raise ValueError(f"all {len(usable):,} pairs were dropped ({reasons}); relax these rules")
     if plan.fixed_splits:
-        return np.where(kept, TRAIN, DROPPED).astype(np.uint8)
+        return np.where(usable, TRAIN, DROPPED).astype(np.uint8)
     valid, test = held_out_size(plan.valid, count), held_out_size(plan.test, count)
-    return assign_splits(src, tgt, kept, valid=valid, test=test, seed=plan.seed)
+    return assign_splits(src, tgt, usable, valid=valid, test=test, seed=plan.seed)
 
 
 def _in_fixed_splits(plan: PreparationPlan, src: Hashes, tgt: Hashes) -> Mask:
-    """Return True at the pairs whose source or target occurs in a fixed split, (N,)."""
+    """Return True at pairs whose source or target occurs in a fixed split, (N,)."""
     fixed_src, fixed_tgt = bytearray(), bytearray()
     for source in plan.fixed_splits.values():
         for src_text, tgt_text in source.pairs():
@@ -374,7 +316,7 @@ FORMAT = 1
 """Version of the manifest's format; raise it when a field changes its meaning."""
 
 Starter = Callable[[FirstPass, Mapping[str, int]], str]
-"""Composes the text of ``experiment.toml`` from the first pass and the number of pairs per split."""
+"""Composes ``experiment.toml`` from the first pass and the pairs per split."""
 
 
 def prepare_corpus(
@@ -387,16 +329,11 @@ def prepare_corpus(
 ) -> dict[str, Any]:
     """Filter and divide the pairs of ``plan`` into a new folder; the same plan gives the same bytes.
 
-    Args:
-        plan: files and settings.
-        out: the new folder; it must be empty if it exists. It appears only when it is complete.
-        starter: composes ``experiment.toml``; None: no such file.
-        progress: shows how many pairs have been read and written.
-        workers: number of processes that examine the pairs; see ``run_first_pass``.
+    ``starter`` composes an ``experiment.toml``.
 
     Returns:
-        The manifest, also written to ``out``: settings, number of pairs dropped by each rule and kept in each
-        split, bytes and sha256 of all files read and written.
+        The manifest, also written to ``out``: settings, pairs dropped by each rule and written to each split,
+        bytes and sha256 of all files read and written.
 
     Raises:
         OSError: a file cannot be read or written, or ``out`` is not empty.
@@ -407,14 +344,14 @@ def prepare_corpus(
         spool = folder / "spool"
         local = replace(plan, sources=[_spool_streams(source, spool) for source in plan.sources])
         with ensure_unchanged(*_paths(local)):
-            found = run_first_pass(local, progress, workers=workers)
-            _write_divided(local, found.labels, folder, progress)
+            first_pass = run_first_pass(local, progress, workers=workers)
+            _write_divided(local, first_pass.labels, folder, progress)
             fixed_sizes = {name: _copy_fixed_split(plan, name, folder) for name in plan.fixed_splits}
             inputs = list(map(described, _paths(local)))
         shutil.rmtree(spool, ignore_errors=True)
         outputs = sorted(folder.iterdir())
         manifest = {
-            **_summary(plan, found, fixed_sizes),
+            **_summary(plan, first_pass, fixed_sizes),
             "inputs": [
                 {"path": display_name(path), **entry}
                 for path, entry in zip(_paths(plan), inputs, strict=True)
@@ -423,24 +360,18 @@ def prepare_corpus(
         }
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", "utf-8")
         if starter is not None:
-            (folder / EXPERIMENT_FILE).write_text(starter(found, manifest["splits"]), "utf-8")
+            (folder / EXPERIMENT_FILE).write_text(starter(first_pass, manifest["splits"]), "utf-8")
     return manifest
 
 
 def preview_corpus(plan: PreparationPlan, progress: ProgressCallback = no_progress) -> dict[str, Any]:
-    """Return what ``prepare_corpus`` would write into the manifest, without files and hashes; write nothing.
-
-    Raises:
-        OSError: as there.
-        ValueError: as there.
-    """
-    found = run_first_pass(plan, progress)
+    """Return the manifest without files and hashes; write nothing. Errors are those of ``prepare_corpus``."""
+    first_pass = run_first_pass(plan, progress)
     fixed_sizes = {name: sum(1 for _ in _fixed_pairs(plan, name)) for name in plan.fixed_splits}
-    return _summary(plan, found, fixed_sizes)
+    return _summary(plan, first_pass, fixed_sizes)
 
 
 def _summary(plan: PreparationPlan, first_pass: FirstPass, fixed_sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Return the entries of the manifest that say nothing about files: settings, numbers of pairs."""
     return {
         "format": FORMAT,
         "languages": list(plan.langs),
@@ -453,25 +384,22 @@ def _summary(plan: PreparationPlan, first_pass: FirstPass, fixed_sizes: Mapping[
 
 
 def _paths(plan: PreparationPlan) -> list[Path]:
-    """List all files that a plan reads."""
     return [path for source in (*plan.sources, *plan.fixed_splits.values()) for path in source.paths]
 
 
 def _spool_streams(source: Source, spool: Path) -> Source:
-    """Copy to ``spool`` what can be read only once (standard input, pipes), and point the source there."""
+    """Copy input that can be read only once (standard input, pipes) to ``spool``."""
     copies = {}
-    for each in fields(source):
-        path = getattr(source, each.name)
+    for name, path in vars(source).items():
         if isinstance(path, Path) and not path.is_file():
             spool.mkdir(exist_ok=True)
-            copies[each.name] = spool / f"{len(list(spool.iterdir()))}-standard-input"
-            with open_text(path) as stream, copies[each.name].open("xb") as file:
+            copies[name] = spool / f"{len(list(spool.iterdir()))}-standard-input"
+            with open_text(path) as stream, copies[name].open("xb") as file:
                 shutil.copyfileobj(stream, file, BUFFER)
     return replace(source, **copies)
 
 
 def _write_divided(plan: PreparationPlan, labels: Labels, folder: Path, progress: ProgressCallback) -> None:
-    """Write each kept pair to the files of its split."""
     with ExitStack() as stack:
         files = {
             label: [
@@ -493,7 +421,6 @@ def _write_divided(plan: PreparationPlan, labels: Labels, folder: Path, progress
 
 
 def _copy_fixed_split(plan: PreparationPlan, name: str, folder: Path) -> int:
-    """Copy a fixed valid or test set line by line; returns its number of pairs."""
     src, tgt = (folder / f"{name}.{language}" for language in plan.langs)
     pairs = 0
     with src.open("wb") as src_file, tgt.open("wb") as tgt_file:
@@ -505,12 +432,11 @@ def _copy_fixed_split(plan: PreparationPlan, name: str, folder: Path) -> int:
 
 
 def _fixed_pairs(plan: PreparationPlan, name: str) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of a fixed set; raises ValueError at one with a blank side."""
     source = plan.fixed_splits[name]
     for number, pair in enumerate(source.pairs(), start=1 + source.header_lines):
         if not all(map(clean, pair)):
             raise ValueError(
                 f"{display_name(source.paths[0])}, line {number}: a side of this pair is blank, "
-                f"and a given {name} set is never filtered; remove the pair from both files"
+                f"and {name} sets are copied as they are; remove the pair from both files"
             )
         yield pair

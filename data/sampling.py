@@ -23,11 +23,11 @@ from data.vocabulary import SPACE, SUBWORD_KINDS, SubwordVocabulary, Vocabulary,
 from data.workers import map_blocks, worker_count
 
 WORD = re.compile(f"{SPACE}*[^{SPACE}]+|{SPACE}+")
-"""A word with the spaces before it, or spaces at the end of the text; no piece extends over two of them."""
+"""A word with the spaces before it, or final spaces; no piece crosses its ends."""
 MAX_WORDS = 50_000
-"""Words whose possible pieces stay in memory; 100 MB."""
+"""Words whose pieces stay in memory; 100 MB."""
 UNKNOWN_PENALTY = 10.0
-"""SentencePiece's: the score of a character without a piece is so much lower than the lowest."""
+"""How far below the lowest score a character without a piece lies, as in SentencePiece."""
 
 
 class SubwordSampler:
@@ -39,11 +39,6 @@ class SubwordSampler:
     segmentation is proportional to P(segmentation) ** ``strength`` (Kudo 2018, section 3.2, with l =
     infinity, https://arxiv.org/abs/1804.10959).
 
-    Args:
-        vocabulary: a SentencePiece vocabulary.
-        strength: more than 0 and less than 1; 0.1 in the paper for "bpe", the smaller the more varied for
-            "unigram".
-
     Raises:
         ValueError: a vocabulary of another kind, or a strength that is not between 0 and 1.
     """
@@ -51,7 +46,7 @@ class SubwordSampler:
     def __init__(self, vocabulary: Vocabulary, strength: float) -> None:
         if not isinstance(vocabulary, SubwordVocabulary):
             kinds = " or ".join(SUBWORD_KINDS)
-            raise ValueError(f"subword sampling needs a vocabulary of {kinds}, found {vocabulary.kind}")
+            raise ValueError(f"subword sampling needs a {kinds} vocabulary, found {vocabulary.kind}")
         if not 0 < strength < 1:
             raise ValueError(f"the strength of subword sampling must be between 0 and 1, found {strength}")
         self._vocabulary, self._strength = vocabulary, strength
@@ -67,15 +62,7 @@ class SubwordSampler:
         return SubwordSampler, (self._vocabulary, self._strength)
 
     def sample(self, sentences: Sequence[Sequence[int]], seeds: Iterable[int]) -> list[list[int]]:
-        """Draw a segmentation of each sentence.
-
-        Args:
-            sentences: ids of each sentence, in any segmentation.
-            seeds: a seed per sentence; the segmentation depends on it and on the text alone.
-
-        Returns:
-            Ids of the same texts.
-        """
+        """Draw a segmentation of each sentence from its seed and text; returns ids of the same texts."""
         generator, result = Random(), []
         for text, seed in zip(self._vocabulary.marked_texts(sentences), seeds, strict=True):
             generator.seed(seed)
@@ -84,7 +71,7 @@ class SubwordSampler:
         return result
 
     def _merge(self, word: str, generator: Random) -> list[str]:
-        """Merge characters, each merge dropped at random; only the draws that decide are made."""
+        # Only the draws that decide are made.
         symbols, scores = list(word), self._scores
         while True:
             best, first = -inf, -1
@@ -96,7 +83,6 @@ class SubwordSampler:
             symbols[first : first + 2] = [symbols[first] + symbols[first + 1]]
 
     def _draw_pieces(self, word: str, generator: Random) -> Iterator[str]:
-        """Draw pieces from the start of a word to its end."""
         start, choices = 0, self._choices(word)
         while start < len(word):
             ends, cumulative = choices[start]
@@ -105,10 +91,8 @@ class SubwordSampler:
             start = end
 
     def _find_choices(self, word: str) -> list[tuple[list[int], list[float]]]:
-        """Return the ends of the pieces at each position, and their cumulative weights up to a factor.
-
-        The weights of all ways to continue are summed from the end of the word to its start.
-        """
+        """Return the ends of the pieces at each position, with their cumulative weights."""
+        # The weights of all continuations are summed from the end of the word to its start.
         totals = [0.0] * (len(word) + 1)  # logarithms of the sums
         choices = []
         for start in reversed(range(len(word))):
@@ -130,7 +114,7 @@ class SubwordSampler:
 
 
 PAIRS_PER_WORKER = 5_000
-"""Pairs for which a worker is worth its start; fewer are drawn in half a second."""
+"""Pairs for which a worker is worth its start."""
 
 Block = tuple[Ints, Sequences, Sequences]
 """Rows, sources and targets of some pairs."""
@@ -138,24 +122,18 @@ Block = tuple[Ints, Sequences, Sequences]
 
 @dataclass(kw_only=True)
 class SampledSplit:
-    """A split with random segmentations, which are a function of (text, vocabulary, seed, epoch, row) alone.
+    """A split with random segmentations, functions of (text, vocabulary, seed, epoch, row) alone.
 
     The text comes from the ids, so that a process that reads no text can draw as well.
-
-    Raises:
-        ValueError: as ``SubwordSampler``.
     """
 
     split: EncodedSplit
-    """The encoded pairs, which stay as they are."""
     vocabularies: VocabularyPair
-    """Those that they were encoded with."""
     strength: float
-    """As for ``SubwordSampler``."""
     seed: int
     """Seed of the draws, together with the epoch and the index of the pair in the corpus."""
     max_tokens: int
-    """Upper bound on the ids per side, EOS not counted; a side that would have more stays as in the split."""
+    """Upper bound on ids per side without EOS; a longer side keeps its first segmentation."""
 
     def __post_init__(self) -> None:
         """Build the samplers, one for a joint vocabulary."""
@@ -169,7 +147,7 @@ class SampledSplit:
         return replace(self, seed=seed)
 
     def epoch(self, epoch: int) -> EncodedSplit:
-        """Return the pairs as they are segmented in an epoch, in memory; the last one drawn is kept."""
+        """Return the pairs as segmented in an epoch, in memory; the last epoch is cached."""
         if self._last is None or self._last[0] != epoch:
             self._last = None  # frees its memory
             workers = max(1, min(worker_count(), len(self.split) // PAIRS_PER_WORKER))
@@ -188,7 +166,6 @@ class SampledSplit:
 def _sample_block(
     samplers: tuple[SubwordSampler, SubwordSampler], max_tokens: int, seed: int, block: Block
 ) -> list[Sequences]:
-    """Draw segmentations of both sides of some pairs."""
     rows, *sides = block
     result = []
     for side, (sampler, sequences) in enumerate(zip(samplers, sides, strict=True)):

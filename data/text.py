@@ -13,13 +13,13 @@ import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import islice
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from data.files import ensure_states, file_states
 
-# Visible forms of the characters that a terminal, a browser or a table would obey instead of showing.
+# Visible forms of control characters.
 #
 # File names, labels, error messages and corpora may contain them. ESC becomes ``\x1b``; from DEL on, the form
 # is that of JSON, ``\u202e``, so that JSON stays JSON with the same content.
@@ -41,17 +41,16 @@ def visible_lines(text: str) -> str:
 
 
 def _spell(match: re.Match[str]) -> str:
-    """Return the escape sequence of a character."""
     character = match[0]
     code = ord(character)
     return _SHORT.get(character) or (f"\\x{code:02x}" if code < 0x20 else f"\\u{code:04x}")
 
 
-# Characters that text hardly has, by their category in Unicode.
+# Characters that are unusual in text, by their Unicode category.
 
 
 _UNUSUAL = {
-    "Cs": "not text",  # what bytes that are not UTF-8 are read as
+    "Cs": "not text",  # invalid UTF-8 is read as these
     "Cc": "control",
     "Zl": "line break",
     "Zp": "line break",
@@ -61,7 +60,7 @@ _UNUSUAL = {
     "Zs": "space",
 }
 BROKEN = ("not text", "control", "replacement", "no character")
-"""Kinds of characters that no text has."""
+"""Kinds that no text has."""
 
 
 @cache
@@ -75,21 +74,21 @@ def unusual_kind(character: str) -> str:
         and unicodedata.category(character) == "Cf"
     ):
         return "direction mark"
-    if character in "\u200c\u200d\u3000":  # Indic scripts and emojis join by them; a space of Chinese
+    if character in "\u200c\u200d\u3000":  # joiners of Indic scripts and emojis; the Chinese space
         return ""
     return special.get(character, _UNUSUAL.get(unicodedata.category(character), ""))
 
 
 def find_unusual(lines: Sequence[str]) -> dict[str, dict[int, list[str]]]:
-    """Find unusual characters: by kind and index of the line, the characters as they stand there."""
+    """Find unusual characters by kind and index of the line."""
     unusual = {character for character in set("\n".join(lines)) if unusual_kind(character)}
-    found: dict[str, dict[int, list[str]]] = {}
+    by_kind: dict[str, dict[int, list[str]]] = {}
     if unusual:
         pattern = re.compile(f"[{re.escape(''.join(unusual))}]")
         for row, line in enumerate(lines):
             for character in pattern.findall(line):
-                found.setdefault(unusual_kind(character), {}).setdefault(row, []).append(character)
-    return found
+                by_kind.setdefault(unusual_kind(character), {}).setdefault(row, []).append(character)
+    return by_kind
 
 
 def is_broken(line: str) -> bool:
@@ -101,28 +100,24 @@ def is_broken(line: str) -> bool:
 
 
 UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-"""Chinese characters and Japanese kana, as the inside of a character class of a regular expression."""
+"""Chinese characters and Japanese kana, for a character class of a regular expression."""
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 
 
 def list_lines(lines: Iterable[str]) -> list[str]:
-    """Return the lines as a list.
-
-    Raises:
-        ValueError: one string instead of several, or what is no string, such as a missing value of pandas.
-    """
+    """Return the lines as a list; ValueError for one string or for missing values."""
     if isinstance(lines, str) or not isinstance(lines, Iterable):
-        raise ValueError(f"expected a list of lines of text, found {lines!r:.60}")
+        raise ValueError(f"expected a list of strings, found {lines!r:.60}")
     listed = list(lines)
     for line in listed:
         if not isinstance(line, str):
-            raise ValueError(f"expected a list of lines of text, found {line!r:.60}")
+            raise ValueError(f"expected a list of strings, found {line!r:.60}")
     return listed
 
 
 def count_words(text: str) -> int:
-    """Count words between white space; each Chinese character and Japanese kana counts as one word."""
+    """Count words between white space; a Chinese character or Japanese kana is a word."""
     return len(_WORD.findall(text)) if _UNSPACED.search(text) else len(text.split())
 
 
@@ -138,9 +133,9 @@ _LETTERS = _Letters()
 
 
 def letters_of(text: str) -> str:
-    """Return the letters and digits of a text in lower case, by which repeated sentences are told.
+    """Return the lower-case letters and digits, by which repeated sentences are recognised.
 
-    A text without any is returned as it is, without white space at its ends.
+    A text without any is returned without outer white space.
     """
     return unicodedata.normalize("NFKC", text).casefold().translate(_LETTERS) or text.strip()
 
@@ -151,7 +146,7 @@ def letters_of(text: str) -> str:
 STDIN = Path("-")
 """The path that stands for standard input."""
 BUFFER = 1 << 20
-"""Size of read buffers, in bytes."""
+"""Bytes of read buffers."""
 GZIP = b"\x1f\x8b"
 PACKED: Mapping[bytes, Callable[[BinaryIO], Any]] = {
     GZIP: lambda file: gzip.GzipFile(fileobj=file),
@@ -162,24 +157,23 @@ PACKED: Mapping[bytes, Callable[[BinaryIO], Any]] = {
 NOT_TEXT = {
     b"PK\x03\x04": "a zip or office file: unpack it, or save it as plain text",
     b"\xd0\xcf\x11\xe0": "an office file: save it as plain text",
-    b"%PDF": "a PDF: extract its text",
+    b"%PDF": "a PDF file: extract its text",
     b"{\\rtf": "an RTF document: save it as plain text",
     b"PAR1": "a Parquet table: write its texts line by line",
-    b"\x28\xb5\x2f\xfd": "packed by zstd: unpack it by unzstd",
-    b"7z\xbc\xaf": "packed by 7-Zip: unpack it",
+    b"\x28\xb5\x2f\xfd": "packed with zstd: unpack it with unzstd",
+    b"7z\xbc\xaf": "packed with 7-Zip: unpack it",
     b"Rar!": "a RAR archive: unpack it",
     b"version https://git-lfs": "a pointer of Git LFS, not the file itself: run `git lfs pull`",
 }
-"""What files are that hold no lines of text, by their first bytes."""
+"""Other kinds of files, with their remedies, by their first bytes."""
 SUFFIXES = (".gz", ".bz2", ".xz")
-"""Suffixes of the names of packed files."""
 START_BYTES = 4_096
-"""Bytes of a file that tell what it is."""
+"""Bytes that tell the kind of a file."""
 _MARKUP = re.compile(rb"\s*(?:<!--.*?-->\s*)*<[!?]?([A-Za-z][\w:.-]*)\b[^<>]*>\s*(?:\n|<|$)", re.DOTALL)
 
 
 def describe_start(start: bytes, *, allow_markup: bool = False) -> str:
-    """Say what a file is by its first bytes, and what to do, if it holds no lines of UTF-8; else empty."""
+    """Describe a file that holds no lines of UTF-8, with a remedy, by its first bytes; else empty."""
     start = start[:START_BYTES]
     for magic, what in NOT_TEXT.items():
         if start.startswith(magic):
@@ -189,15 +183,16 @@ def describe_start(start: bytes, *, allow_markup: bool = False) -> str:
     if encoding := _wide_encoding(start):
         return f"text in {encoding}: save it as UTF-8"
     if start.count(0) > 0.05 * len(start) and not _is_utf8(start):
-        return "no text: it has many zero bytes"
+        return "not a text file: it has many zero bytes"
     match = None if allow_markup else _MARKUP.match(start.removeprefix(b"\xef\xbb\xbf"))
     if match is None or match[1].lower() in (b"unk", b"s", b"pad", b"bos", b"eos"):
         return ""
-    return f"marked up, it begins with <{match[1].decode()}>: write its segments as plain text, one per line"
+    return (
+        f"a markup file, beginning with <{match[1].decode()}>: save its segments as plain text, one per line"
+    )
 
 
 def _wide_encoding(start: bytes) -> str:
-    """Return the encoding of text in UTF-16 or UTF-32, with or without a mark; empty for other bytes."""
     if start.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
         return "UTF-32"
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -209,13 +204,12 @@ def _wide_encoding(start: bytes) -> str:
             text = start[: len(start) // width * width].decode(encoding)
         except UnicodeDecodeError:
             continue
-        if set(text) & {" ", "\n"} and all(each.isprintable() or each in "\t\r\n" for each in text):
+        if set(text) & {" ", "\n"} and all(c.isprintable() or c in "\t\r\n" for c in text):
             return encoding[:6]
     return ""
 
 
 def _is_utf8(start: bytes) -> bool:
-    """Return whether the first bytes of a file are UTF-8, of which the last character may be cut."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(start)
     except UnicodeDecodeError:
@@ -225,14 +219,7 @@ def _is_utf8(start: bytes) -> bool:
 
 @contextmanager
 def open_text(path: Path, *, any_packing: bool = False) -> Iterator[io.BufferedReader]:
-    """Open a file for reading and unpack it.
-
-    Args:
-        path: a plain or .gz file, or ``STDIN``.
-        any_packing: unpack .gz, .bz2 and .xz by the first bytes of the file, whatever its name is.
-
-    Returns:
-        A context manager that gives a stream of the unpacked bytes.
+    """Open a file, or ``STDIN``, and unpack .gz; with ``any_packing`` also .bz2 and .xz, by content.
 
     Raises:
         FileNotFoundError: there is no such file, or it is a folder.
@@ -243,7 +230,7 @@ def open_text(path: Path, *, any_packing: bool = False) -> Iterator[io.BufferedR
         yield _unpacked(stdin, "") if any_packing else stdin
         return
     if path.is_dir():
-        raise FileNotFoundError(f"{path}: this is a folder; give a file")
+        raise FileNotFoundError(f"{path} is a folder; name a file")
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file")
     with path.open("rb", buffering=BUFFER) as opened:
@@ -254,15 +241,16 @@ def open_text(path: Path, *, any_packing: bool = False) -> Iterator[io.BufferedR
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             kind = path.suffix if path.suffix in SUFFIXES else "packed"
-            raise ValueError(f"{path}: not a whole {kind} file ({error}); fetch or pack it again") from None
+            raise ValueError(
+                f"{path}: damaged or incomplete {kind} file ({error}); download or pack it again"
+            ) from None
 
 
 def _unpacked(file: io.BufferedReader, suffix: str) -> io.BufferedReader:
-    """Return a stream of the content of a file that may be packed."""
     start = file.peek(START_BYTES)
     magic = next((magic for magic in PACKED if start.startswith(magic)), b"")
     if suffix == ".gz" and not magic and not describe_start(start):
-        magic = GZIP  # which raises a fitting error
+        magic = GZIP  # gzip raises a fitting error
     return io.BufferedReader(PACKED[magic](file), BUFFER) if magic else file
 
 
@@ -273,32 +261,43 @@ def plain_or_gzip(path: Path) -> Path:
 
 
 def pack_gzip(content: bytes) -> bytes:
-    """Compress bytes as a .gz file without a time, so that the same content gives the same file."""
+    """Compress bytes to the same .gz file every time."""
     return gzip.compress(content, mtime=0)
 
 
 def read_decompressed(path: Path) -> bytes:
-    """Read a whole file as ``read_bytes`` does; a .gz file is decompressed."""
+    """Read a whole file and decompress a .gz."""
     with open_text(path) as file:
         return file.read()
 
 
+TEXTS = (".hyp", ".json", ".jsonl", ".toml")
+"""Suffixes of the texts in the folder of a run."""
+
+
 def hash_decompressed(path: Path) -> str:
-    """Compute the sha256 of a file's content, decompressed if the file is .gz."""
+    """Compute the sha256 of a file's decompressed content.
+
+    Line ends of Windows count as those of Unix in a text: Git may have changed them.
+    """
     digest = hashlib.sha256()
     with open_text(path) as file:
-        while chunk := file.read(BUFFER):
-            digest.update(chunk)
+        if Path(plain_name(path)).suffix in TEXTS:
+            for line in file:
+                digest.update(line.replace(b"\r\n", b"\n"))
+        else:
+            while chunk := file.read(BUFFER):
+                digest.update(chunk)
     return digest.hexdigest()
 
 
 def plain_name(path: Path) -> str:
-    """Return the name of a file without its folder and without the suffix of a packed file."""
+    """Return the name of a file without the suffix of a packed one."""
     return path.stem if path.suffix in SUFFIXES else path.name
 
 
 def display_name(path: Path) -> str:
-    """Return the name of ``path`` in messages."""
+    """Return the name of a file for messages."""
     return "standard input" if path == STDIN else str(path)
 
 
@@ -306,7 +305,6 @@ def display_name(path: Path) -> str:
 
 
 TEXTS_PER_UPDATE = 100
-"""Texts that ``hash_texts`` joins before it hashes them."""
 
 
 def read_lines(path: Path, *, allow_blank: bool = False, keep_mark: bool = False) -> tuple[str, ...]:
@@ -349,7 +347,7 @@ def iter_lines(
                 line = ended.removesuffix("\n").removesuffix("\r")
                 if not (allow_blank or line.strip()):
                     raise ValueError(
-                        f"{name}, line {number}: the line is empty; remove this pair from both files"
+                        f"{name}, line {number}: the line is blank; remove this pair from both files"
                     )
                 yield line
         except UnicodeDecodeError as error:
@@ -359,7 +357,8 @@ def iter_lines(
                 "save the file as UTF-8 (from Windows: iconv -f CP1252 -t UTF-8)"
             ) from None
         finally:
-            lines.detach()  # which would close standard input
+            if not file.closed:  # the garbage collector may close the file before this generator
+                lines.detach()  # otherwise it would close standard input
     if not number:
         raise ValueError(f"{name} is empty; expected one sentence per line")
 
@@ -368,16 +367,25 @@ def ensure_parallel(src: Path, src_lines: int, tgt: Path, tgt_lines: int) -> Non
     """Raise ValueError if two files differ in their number of lines."""
     if src_lines != tgt_lines:
         raise ValueError(
-            f"{display_name(src)} has {src_lines} lines but {display_name(tgt)} has {tgt_lines}: "
-            "line i of one must translate line i of the other; make the files parallel"
+            f"{display_name(src)} has {src_lines} lines, but {display_name(tgt)} has {tgt_lines}: "
+            "line i of one must translate line i of the other"
         )
 
 
-def hash_texts(texts: Iterable[str]) -> str:
-    """Compute the sha256 of a sequence of texts.
+def zip_parallel(
+    src: Path, src_lines: Iterator[str], tgt: Path, tgt_lines: Iterator[str]
+) -> Iterator[tuple[str, str]]:
+    """Pair the lines of two files; raise ValueError if their numbers differ."""
+    for number, (left, right) in enumerate(zip_longest(src_lines, tgt_lines)):
+        if left is None or right is None:
+            longer = number + 1 + sum(1 for _ in chain(src_lines, tgt_lines))
+            counts = (number, longer) if left is None else (longer, number)
+            ensure_parallel(src, counts[0], tgt, counts[1])  # always raises
+        yield left, right
 
-    The length of each text is hashed too, so that ("ab", "c") and ("a", "bc") have different hashes.
-    """
+
+def hash_texts(texts: Iterable[str]) -> str:
+    """Compute the sha256 of texts and their lengths: ("ab", "c") is not ("a", "bc")."""
     digest = hashlib.sha256()
     remaining = iter(texts)
     while contents := [text.encode() for text in islice(remaining, TEXTS_PER_UPDATE)]:
@@ -389,17 +397,10 @@ def hash_texts(texts: Iterable[str]) -> str:
 
 
 class TextFile(Sequence[str]):
-    """Sequence of the lines of a file, which are read from disk by each iteration.
+    """Lines of a file, read from disk by each iteration; one block is in memory at a time.
 
-    The constructor reads the file once to check, count and hash its lines. Only one block of lines is in
-    memory at a time. An index or a slice, which must go forward, reads the file up to its end.
-
-    Args:
-        path: the file; see ``iter_lines`` for the supported kinds.
-
-    Raises:
-        FileNotFoundError: see ``iter_lines``.
-        ValueError: see ``iter_lines``; also while reading, if the file has changed since it was counted.
+    The constructor checks, counts and hashes them; a later change of the file is a ValueError. An index or a
+    forward slice reads the file to its end.
     """
 
     def __init__(self, path: Path) -> None:
@@ -426,5 +427,5 @@ class TextFile(Sequence[str]):
 
 
 def hash_lines(lines: Sequence[str]) -> str:
-    """Compute the hash of ``lines`` by ``hash_texts``, or return that of a ``TextFile``."""
+    """Compute ``hash_texts`` of the lines, or return that of a ``TextFile``."""
     return lines.sha256 if isinstance(lines, TextFile) else hash_texts(lines)

@@ -31,10 +31,9 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
 """Labels of the special ids, in order of id."""
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-"""The control characters (Unicode category Cc) and all else that ``str.splitlines`` splits at.
+"""Control characters (category Cc) and all else that ``str.splitlines`` splits at.
 
-A subword model can write them, because its vocabulary has a piece for every byte. ``str.translate`` would
-take fifteen times as long as this pattern.
+A subword model can write them as bytes. ``str.translate`` would take fifteen times as long.
 """
 
 
@@ -45,10 +44,10 @@ class Vocabulary(ABC):
     """One of ``KINDS``."""
 
     encodes_words: bool = False
-    """Whether the ids of a line without double or outer spaces are those of ``line.split(" ")``."""
+    """True if the ids of a line without double or outer spaces are those of its words."""
 
     first_token: int = len(SPECIALS)
-    """The first id of the vocabulary's own tokens: lower ones stand for text that it does not know."""
+    """First id of the vocabulary's own tokens; lower ones stand for unknown text."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -59,14 +58,11 @@ class Vocabulary(ABC):
         """Encode one line of text as ids, without BOS and EOS."""
 
     def encode_all(self, lines: Iterable[str]) -> list[list[int]]:
-        """Encode many lines as ``encode`` does, in several threads where that is faster."""
+        """Encode many lines, in several threads where that is faster."""
         return [self.encode(line) for line in lines]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Decode ids to one line of text, up to the first EOS; PAD and BOS are left out.
-
-        Each control character and line separator becomes a space.
-        """
+        """Decode ids up to the first EOS to one line; control characters become spaces."""
         content = []
         for index in ids:
             if index == EOS:
@@ -76,32 +72,30 @@ class Vocabulary(ABC):
         return CONTROL.sub(" ", self._text(content))
 
     @abstractmethod
-    def _text(self, ids: list[int]) -> str:
-        """Decode ids that contain no PAD, BOS or EOS."""
+    def _text(self, ids: list[int]) -> str: ...
 
     @abstractmethod
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return one label per id, as shown beside a heat map; specials have those of ``SPECIALS``."""
+        """Return one label per id for heat maps; specials have those of ``SPECIALS``."""
 
     def labels(self, text: str) -> list[str]:
-        """Return the labels of the ids of ``encode(text)``; an unknown token is shown as in the text."""
+        """Return the labels of ``encode(text)``; an unknown token is shown as in the text."""
         return self.pieces(self.encode(text))
 
     @abstractmethod
     def to_json(self) -> Mapping[str, Any]:
-        """Return the ``kind`` and all else that is needed to build the vocabulary again."""
+        """Return the ``kind`` and all else needed to build the vocabulary again."""
 
 
-# The project's definition of a word: the tokens of word vocabularies, and what published figures depend on.
-# Alignment links, REP score, word counts and the differences in the report are all defined over these words.
+# The project's definition of a word, the token of word vocabularies. Published figures depend on it:
+# alignment links, REP score, word counts and the differences in the report.
 
 
 TOKEN = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+(?:[-'’][^\W{UNSPACED}]+)*|[^\w\s]")
-"""A word, with the hyphens and apostrophes inside it, one punctuation character, or one character of Chinese
-or Japanese, which no space divides."""
+"""A word with inner hyphens and apostrophes, a punctuation character, or an unspaced character."""
 
 SPACE = "▁"
-"""SentencePiece's symbol for a space. It would decode this character of a text as a space too."""
+"""SentencePiece's symbol for a space."""
 JOINER = "￭"
 """Prefix of a token that no space separates from the previous token."""
 
@@ -123,27 +117,26 @@ def mark_words(text: str) -> list[str]:
 
 
 def join_words(tokens: list[str]) -> str:
-    """Undo ``mark_words``; each run of white space in the original text becomes one space."""
+    """Undo ``mark_words``; white space becomes one space."""
     return "".join(token[1:] if _is_marked(token) else f" {token}" for token in tokens).removeprefix(" ")
 
 
 def unmarked(token: str) -> str:
-    """Remove the JOINER from ``token``, if it has one."""
+    """Remove the JOINER of a token."""
     return token[1:] if _is_marked(token) else token
 
 
 def _is_marked(token: str) -> bool:
-    """Whether ``token`` has a JOINER prefix; a JOINER alone is a character of the text itself."""
     return len(token) > 1 and token.startswith(JOINER)
 
 
 def text_words(text: str, kind: str) -> list[str]:
-    """Split a text into words; text for a vocabulary of kind "given" into its pieces."""
+    """Split a text into words, or text for a "given" vocabulary into its pieces."""
     return text.split() if kind == "given" else split_words(text)
 
 
 def readable(lines: Sequence[str], kind: str) -> Sequence[str]:
-    """Return ``lines`` as people read them: pieces joined, for a vocabulary of kind "given"."""
+    """Return ``lines`` for people: the pieces of a "given" vocabulary are joined."""
     if kind != "given":
         return lines
     sign = piece_sign(lines)
@@ -164,18 +157,11 @@ TOKENIZERS: dict[str, Tokenizer] = {
     "characters": (list, "".join, visible_space),
     "given": (str.split, " ".join, str),
 }
-"""By kind of vocabulary: how to split a text into tokens, to undo it, and to label a token in plots."""
+"""By kind: functions that split a text into tokens, join them, and label a token in plots."""
 
 
 class CountedVocabulary(Vocabulary):
-    """Vocabulary of counted tokens, in order of decreasing count, then of spelling; others become UNK.
-
-    Args:
-        kind: a key of ``TOKENIZERS``.
-        counts: count of each token.
-        size: upper bound on the number of ids, the specials included; None keeps all tokens.
-        min_count: leave out tokens with a lower count.
-    """
+    """Most frequent tokens, by decreasing count, then spelling; others become UNK."""
 
     def __init__(self, kind: str, counts: Counter[str], size: int | None = None, min_count: int = 1) -> None:
         from torchtext.vocab import Vocab  # imported here: it imports all of torch
@@ -203,7 +189,7 @@ class CountedVocabulary(Vocabulary):
         return [self._label(self._vocab.itos[index]) for index in ids]
 
     def labels(self, text: str) -> list[str]:
-        """Return the labels of the tokens of ``text``, whether they are known or not."""
+        """Return the labels of the tokens of ``text``."""
         return [self._label(token) for token in self._tokenize(text)]
 
     def to_json(self) -> Mapping[str, Any]:
@@ -217,29 +203,21 @@ class CountedVocabulary(Vocabulary):
 
 ESCAPE = "␛"
 ESCAPED = {ESCAPE: ESCAPE + "0", SPACE: ESCAPE + "1"}
-"""Escape sequences of the two characters that SentencePiece must not see; ``ESCAPE`` comes first."""
+"""Escapes of the two characters that SentencePiece must not see; ``ESCAPE`` comes first."""
 UNESCAPED = {sequence: character for character, sequence in ESCAPED.items()}
 ESCAPE_SEQUENCE = re.compile("|".join(UNESCAPED))
 
 SUBWORD_KINDS = ("unigram", "bpe")
 LARGEST_SIZE = re.compile(r"value <= (\d+)")
-"""The largest possible size, in SentencePiece's message about one that is too large."""
+"""The largest possible size, in SentencePiece's error message."""
 LINES_PER_THREAD = 1_000
 """Lines for which a thread is worth its start."""
 LOG_LEVEL_ERROR = 3
-"""SentencePiece's log level for errors only; its exceptions contain the same information."""
+"""Level at which SentencePiece only raises exceptions."""
 
 
 class SubwordVocabulary(Vocabulary):
-    """Pieces of a SentencePiece model; characters without a piece become bytes, so UNK never occurs.
-
-    Args:
-        kind: "unigram" or "bpe".
-        model: the serialised SentencePiece model.
-
-    Raises:
-        ValueError: ``model`` is not a SentencePiece model.
-    """
+    """Pieces of a SentencePiece model; characters without a piece become bytes, never UNK."""
 
     def __init__(self, kind: str, model: bytes) -> None:
         import sentencepiece
@@ -272,22 +250,19 @@ class SubwordVocabulary(Vocabulary):
         return ids
 
     def scores(self) -> dict[str, float]:
-        """Return the score of each piece of text, ▁ standing for a space.
-
-        The score is its log-probability (unigram), or minus the number of the merge that makes it (BPE).
-        """
-        own = range(self.first_token, len(self))
-        return {self._processor.id_to_piece(i): self._processor.get_score(i) for i in own}
+        """Return the score of each piece: log-probability (unigram), or minus the merge number (BPE)."""
+        ids = range(self.first_token, len(self))
+        return {self._processor.id_to_piece(i): self._processor.get_score(i) for i in ids}
 
     def piece_ids(self, piece: str) -> list[int]:
-        """Return the id of a piece, or the ids of the bytes of a character that is none."""
+        """Return the id of a piece, or the byte ids of a character that is none."""
         index = self._processor.piece_to_id(piece)
         parts = [piece] if index != UNK else [f"<0x{byte:02X}>" for byte in piece.encode()]
         ids: list[int] = self._processor.piece_to_id(parts)
         return ids
 
     def marked_texts(self, sentences: Sequence[Sequence[int]]) -> list[str]:
-        """Return the texts that these ids stand for as SentencePiece sees them, with ▁ before each word."""
+        """Return the texts of ids as SentencePiece sees them, with ▁ before each word."""
         texts = self._processor.decode(sentences, num_threads=1)
         return [
             SPACE + text.replace(" ", SPACE) if len(ids) else ""
@@ -310,7 +285,7 @@ class SubwordVocabulary(Vocabulary):
 
 
 def _escape(text: str) -> str:
-    """Replace the characters of ``ESCAPED``; ``str.translate`` would take ten times as long."""
+    # str.translate would take ten times as long.
     for character, sequence in ESCAPED.items():
         text = text.replace(character, sequence)
     return text
@@ -319,12 +294,7 @@ def _escape(text: str) -> str:
 def train_subwords(kind: str, lines: Iterable[str], *, size: int) -> SubwordVocabulary:
     """Train a SentencePiece model, in one thread so that the same text gives the same model.
 
-    A size that is larger than the text allows is reduced to the largest possible one, with a warning.
-
-    Args:
-        kind: "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016).
-        lines: the training text, without line ends.
-        size: number of ids, the 4 specials and 256 single bytes included.
+    A size larger than the text allows is reduced, with a warning.
 
     Raises:
         ValueError: the size is too small for this text, or the text has no words.
@@ -337,14 +307,13 @@ def train_subwords(kind: str, lines: Iterable[str], *, size: int) -> SubwordVoca
         if largest is None or int(largest[1]) >= size:
             raise _size_error(kind, size, str(error)) from None
     logger.warning(
-        f"a {kind} vocabulary of size {size} cannot be built from this text: "
-        f"the largest possible vocabulary.size, {largest[1]}, is used"
+        f"this text allows no {kind} vocabulary of size {size}: "
+        f"using the largest possible vocabulary.size, {largest[1]}"
     )
     return train_subwords(kind, lines, size=int(largest[1]))
 
 
 def _train(kind: str, lines: Iterable[str], *, size: int) -> bytes:
-    """Train a SentencePiece model of exactly ``size`` ids; raises RuntimeError if that is not possible."""
     import sentencepiece
 
     sentencepiece.set_random_generator_seed(0)
@@ -371,19 +340,17 @@ def _train(kind: str, lines: Iterable[str], *, size: int) -> bytes:
 
 
 def _return_freed_memory() -> None:
-    """Give memory that is free back to the system, where glibc keeps it: SentencePiece leaves up to 1 GB."""
+    # SentencePiece leaves up to 1 GB with glibc.
     if platform.libc_ver()[0] == "glibc":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
 
 
 def _size_error(kind: str, size: int, message: str) -> ValueError:
-    """Translate SentencePiece's message about a size into one that names the possible sizes."""
-    context = f"a {kind} vocabulary of size {size} cannot be built from this text"
+    context = f"this text allows no {kind} vocabulary of size {size}"
     if match := re.search(r"required_chars\. \d+ vs (\d+)", message):
         return ValueError(
-            f"{context}: its specials, bytes and characters alone need {match[1]}; "
-            "set a larger size (vocabulary.size)"
+            f"{context}: specials, bytes and characters alone need {match[1]}; increase vocabulary.size"
         )
     return ValueError(f"{context}: {message.strip()}")
 
@@ -392,23 +359,20 @@ def _size_error(kind: str, size: int, message: str) -> ValueError:
 
 
 KINDS = (*TOKENIZERS, *SUBWORD_KINDS)
-"""Names of the kinds of vocabulary."""
 FILE_NAME = "vocabulary.json"
 MAX_SUBWORD_PAIRS = 150_000
-"""Upper bound on the pairs that subwords are trained on: SentencePiece holds its training text in memory."""
+"""Upper bound on training pairs: SentencePiece holds the text in memory."""
 
 
 class VocabularyPair(NamedTuple):
     """The vocabularies of source and target, the same object if they are joint."""
 
     src: Vocabulary
-    """Vocabulary of the source."""
     tgt: Vocabulary
-    """Vocabulary of the target."""
 
     @property
     def joint(self) -> bool:
-        """Whether both sides share one vocabulary."""
+        """True if both sides share one vocabulary."""
         return self.src is self.tgt
 
     @property
@@ -417,14 +381,7 @@ class VocabularyPair(NamedTuple):
         return hashlib.sha256(self._content()).hexdigest()
 
     def save(self, folder: str | Path) -> None:
-        """Write both vocabularies to one file, ``FILE_NAME`` in ``folder``.
-
-        Args:
-            folder: an existing folder.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Write both vocabularies to ``FILE_NAME`` in an existing folder."""
         write_atomically(Path(folder) / FILE_NAME, self._content())
 
     def _content(self) -> bytes:
@@ -437,21 +394,15 @@ def build_pair(
 ) -> VocabularyPair:
     """Build the vocabularies of both sides from the training pairs.
 
-    Words and characters are counted in all pairs. Subwords are trained on at most ``MAX_SUBWORD_PAIRS``
-    pairs, evenly spaced.
+    Words and characters are counted in all pairs; subwords are trained on at most ``MAX_SUBWORD_PAIRS``,
+    evenly spaced.
 
     Args:
         train: the training pairs.
         kind: one of ``KINDS``.
-        size: upper bound on the ids per vocabulary; see ``build_vocabulary``.
+        size: upper bound on the ids per vocabulary, specials included.
         joint: build one vocabulary over both sides instead of one per side.
         min_count: leave out words and characters that occur less often; must be 1 for subwords.
-
-    Returns:
-        Both vocabularies; their lengths are the numbers of ids.
-
-    Raises:
-        ValueError: see ``build_vocabulary``.
     """
     step = -(-len(train.src) // MAX_SUBWORD_PAIRS) if kind in SUBWORD_KINDS else 1
 
@@ -466,18 +417,7 @@ def build_pair(
 
 
 def load_pair(folder: str | Path) -> VocabularyPair:
-    """Load the vocabularies that ``VocabularyPair.save`` wrote.
-
-    Args:
-        folder: the folder that holds the file, or the file as .gz, such as that of a run.
-
-    Returns:
-        Both vocabularies.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file is damaged.
-    """
+    """Load the vocabularies of a folder, also from a .gz; ValueError if they are damaged."""
     path = plain_or_gzip(Path(folder) / FILE_NAME)
     try:
         content = json.loads(read_decompressed(path))
@@ -489,7 +429,6 @@ def load_pair(folder: str | Path) -> VocabularyPair:
 
 
 def _from_json(content: Mapping[str, Any]) -> Vocabulary:
-    """Build the vocabulary from the output of its ``to_json``."""
     kind = content["kind"]
     if kind in SUBWORD_KINDS:
         return SubwordVocabulary(kind, base64.b64decode(content["model"]))
@@ -497,17 +436,9 @@ def _from_json(content: Mapping[str, Any]) -> Vocabulary:
 
 
 def build_vocabulary(kind: str, lines: Iterable[str], *, size: int, min_count: int = 1) -> Vocabulary:
-    """Build a vocabulary from text.
+    """Build a vocabulary from lines of text; see ``build_pair`` for the arguments.
 
-    Args:
-        kind: one of ``KINDS``.
-        lines: the text, without line ends.
-        size: number of ids, the 4 specials included. It is an upper bound: fewer are used if the text has
-            no more, which for unigram and bpe is logged as a warning.
-        min_count: leave out words and characters that occur less often; must be 1 for unigram and bpe.
-
-    Raises:
-        ValueError: the kind is unknown, or size or min_count do not fit the kind or the text.
+    ``size`` is an upper bound; unigram and bpe log a warning if the text allows only fewer.
     """
     if kind not in KINDS:
         raise ValueError(f"unknown vocabulary kind {kind!r:.80}; choose one of {', '.join(KINDS)}")
@@ -519,6 +450,6 @@ def build_vocabulary(kind: str, lines: Iterable[str], *, size: int, min_count: i
         return CountedVocabulary(kind, counts, size, min_count)
     if min_count != 1:
         raise ValueError(
-            f"min_count ({min_count}) must be 1 for a {kind} vocabulary; it counts whole words only"
+            f"min_count ({min_count}) must be 1 for a {kind} vocabulary, because it counts whole words"
         )
     return train_subwords(kind, lines, size=size)

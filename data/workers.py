@@ -15,7 +15,9 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 SERIAL_BLOCKS = 20
-"""Blocks that are worked on in this process before others are started: small corpora need none."""
+"""Blocks for this process before others start: small corpora need none."""
+SAFE_PATH = "PYTHONSAFEPATH"
+"""The variable by which a new process imports nothing from the working directory, such as a ``random.py``."""
 MAX_WORKERS = 8
 """More workers would wait for the process that reads."""
 
@@ -31,7 +33,7 @@ def available_cores() -> int:
 
 
 def worker_count() -> int:
-    """Return the number of workers where all processes of ``torchrun`` on this machine start some."""
+    """Return the workers for each of the ``torchrun`` processes on this machine."""
     return max(1, min(available_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", 1)), MAX_WORKERS))
 
 
@@ -40,14 +42,9 @@ def map_blocks(
 ) -> Iterator[Result]:
     """Apply a function to each block; the results come in the order of the blocks.
 
-    Args:
-        function: its result depends on its argument alone; all three can be pickled.
-        blocks: they are read in this process, at most one per worker ahead of the results.
-        workers: number of further processes, from the first block on; None: one per core, after
-            ``SERIAL_BLOCKS`` blocks; 1: none.
-
-    Raises:
-        ChildProcessError: a worker was ended from outside, as by lack of memory.
+    Function, blocks and results can be pickled. At most one block per worker is read ahead. ``workers`` are
+    further processes, from the first block on; None: one per core, after ``SERIAL_BLOCKS`` blocks; 1: none.
+    Raises ChildProcessError if a worker was ended from outside, as by lack of memory.
     """
     remaining = iter(blocks)
     if workers is None:
@@ -62,7 +59,8 @@ def map_blocks(
         return
     # Spawned, since a fork copies the threads' locks, but not the threads that would release them.
     context = get_context("spawn")
-    pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(function,))
+    with _starting():  # the resource tracker
+        pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(function,))
     try:
         pending = deque[Future[Result]]()
         for block in blocks:
@@ -74,7 +72,7 @@ def map_blocks(
             yield future.result()
     except BrokenProcessPool:
         raise ChildProcessError(
-            "a worker process was ended from outside; if memory is short, let this command use fewer cores"
+            "a worker process was killed; if memory is short, let this command use fewer cores"
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
@@ -82,19 +80,19 @@ def map_blocks(
 
 @contextmanager
 def _starting() -> Iterator[None]:
-    """Hide the user's script, which a new process would run again; let signals wait for the end of a block.
-
-    A process whose start is broken off prints a traceback.
-    """
+    # A new process would run the user's script again, and print a traceback if a signal stopped its start.
     main, received = sys.modules["__main__"], list[int]()
-    is_main = current_thread() is main_thread()  # in another one Python sets no handlers
-    handled = [each for each in signal.Signals if is_main and callable(signal.getsignal(each))]
-    before = {each: signal.signal(each, lambda number, _: received.append(number)) for each in handled}
-    sys.modules["__main__"] = ModuleType("__main__")
+    is_main = current_thread() is main_thread()  # only the main thread may set handlers
+    handled = [number for number in signal.Signals if is_main and callable(signal.getsignal(number))]
+    before = {number: signal.signal(number, lambda signum, _: received.append(signum)) for number in handled}
+    sys.modules["__main__"], safe_path = ModuleType("__main__"), os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
     try:
         yield
     finally:
         sys.modules["__main__"] = main
+        if safe_path is None:
+            del os.environ[SAFE_PATH]
         for signum, handler in before.items():
             signal.signal(signum, handler)
         for number in received:
@@ -102,11 +100,10 @@ def _starting() -> Iterator[None]:
 
 
 _function: Callable[[Any], Any]
-"""The function of this process, if it is a worker."""
 
 
 def _begin(function: Callable[[Any], Any]) -> None:
-    """Prepare a worker: Ctrl-C is for its parent alone, without which it ends."""
+    # Ctrl-C is handled by the parent, with which the worker ends.
     global _function
     _function = function
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -18,9 +18,8 @@
 # Each step is a few lines with the models of attnbench, trained in seconds on one core.
 #
 # `make tour` runs all of it in a minute or two, prints the results and writes the pictures into `runs/tour`.
-# On the documentation site (`make docs`) they stand below the code that made them; an editor that knows the
-# percent format, or `jupytext --to notebook docs/tutorial.py`, shows the file as a notebook (both need
-# Jupyter).
+# On the documentation site (`make docs`) they stand below the code that made them. `docs/tutorial.ipynb` has
+# the same cells for Jupyter and hosted notebooks.
 #
 # You should know what an LSTM, a softmax and a training loop are.
 

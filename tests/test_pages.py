@@ -10,6 +10,7 @@ import torch
 import typer
 
 from compare.cli import app
+from docs.generator.notebook import NOTEBOOK, notebook
 from docs.generator.pages import MADE, Pages, navigation
 from tests.kits.common import ROOT, SHARED
 
@@ -51,6 +52,10 @@ def test_every_link_leads_to_a_file_and_every_page_is_in_the_navigation(tmp_path
     assert pages.mistakes == []
     missing = [page for page in navigation() if not (pages.folder / page).is_file()]
     assert missing == list(MADE)
+
+
+def test_the_notebook_has_the_cells_of_the_tutorial():
+    assert NOTEBOOK.read_text(encoding="utf-8") == notebook(), "run: python -m docs.generator.notebook"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from compare.cli import app
-from compare.results.store import read_registry, read_result, read_results
+from compare.results.store import SUMMARY, of_budget, read_registry, read_result, read_results, stored_summary
 from tests.kits.common import ROOT
 
 SCRIPT = ROOT / "benchmarks" / "results.py"
@@ -61,3 +61,10 @@ def test_published_results_can_be_read(folder: Path):
             assert list((folder / result.run).glob(outputs)) or result.status == "failed"
             assert read_result(folder / result.run).files
             assert not re.search(r'^root = "[^"]*/', (folder / result.run / "config.toml").read_text(), re.M)
+
+
+@pytest.mark.parametrize(
+    "folder", [path for path in EXPERIMENTS if (path / SUMMARY).is_file()], ids=lambda path: path.name
+)
+def test_a_published_outcome_is_that_of_the_results_beside_it(folder: Path):
+    assert stored_summary(folder, of_budget(read_results(folder))), "the results have changed: make it again"

@@ -170,7 +170,8 @@ def elu_features(x: Tensor) -> Tensor:
 
     It is computed in these two parts, since elu(x) + 1 of a negative x in bfloat16 keeps no digits.
     """
-    return (x.clamp(max=0).exp() + x.relu()).to(x.dtype)
+    # Versions of torch differ in the gradient of clamp at its bound.
+    return (torch.where(x > 0, 0, x).exp() + x.relu()).to(x.dtype)
 
 
 def shares(scores: Tensor) -> Tensor:

@@ -102,8 +102,8 @@ def _sources(vocabulary: Vocabulary, lines: tuple[str, ...], batches: int) -> li
     if batches > (most := -(-len(lines) // SENTENCES)):
         raise ValueError(f"the test set has {len(lines):,} sentences: set --updates to {most} at most")
     sentences = sorted(vocabulary.encode_all(lines[: SENTENCES * batches]), key=len, reverse=True)
-    found = []
+    sources = []
     for start in range(0, len(sentences), SENTENCES):
         ids, mask = make_source_batch(sentences[start : start + SENTENCES])
-        found.append(Sources(ids.numpy(), np.asarray(mask.sum(1))))
-    return found
+        sources.append(Sources(ids.numpy(), np.asarray(mask.sum(1))))
+    return sources

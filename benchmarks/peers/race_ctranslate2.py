@@ -27,8 +27,8 @@ class CTranslate2(Racer):
         if kind not in ctranslate2.get_supported_compute_types("cpu"):
             raise Unsupported(f"has no {kind} on this processor")
         self.beam = task.beam
-        with np.load(task.weights, allow_pickle=False) as found:
-            arrays = dict(found)
+        with np.load(task.weights, allow_pickle=False) as arrays:
+            arrays = dict(arrays)
         numbers = {name: int(arrays.pop(f"numbers/{name}")) for name in ("params", *Numbers._fields)}
         self._params = numbers.pop("params")
         pieces = [str(index) for index in range(len(arrays["output.weight"]))]
@@ -59,14 +59,14 @@ class CTranslate2(Racer):
     def translate(self, sources: tuple[list[list[str]], int]) -> list[TranslationResult]:
         """Search without length penalty."""
         pieces, limit = sources
-        found: list[TranslationResult] = self.translator.translate_batch(
+        results: list[TranslationResult] = self.translator.translate_batch(
             pieces, beam_size=self.beam, length_penalty=0, max_decoding_length=limit
         )
-        return found
+        return results
 
-    def ids(self, found: list[TranslationResult]) -> list[list[int]]:
+    def ids(self, results: list[TranslationResult]) -> list[list[int]]:
         """The tokens of each best hypothesis."""
-        return [[int(piece) for piece in result.hypotheses[0]] for result in found]
+        return [[int(piece) for piece in result.hypotheses[0]] for result in results]
 
 
 if __name__ == "__main__":

@@ -119,12 +119,14 @@ class Eole(Racer):
         """Call its ``predict_batch``."""
         self.steps = 0
         with autocast(self.task.precision):
-            found: list[list[torch.Tensor]] = self.translator.predict_batch(sources, False)["predictions"]
-        return found
+            predictions: list[list[torch.Tensor]] = self.translator.predict_batch(sources, False)[
+                "predictions"
+            ]
+        return predictions
 
-    def ids(self, found: list[list[torch.Tensor]]) -> list[list[int]]:
+    def ids(self, predictions: list[list[torch.Tensor]]) -> list[list[int]]:
         """The tokens of each best hypothesis."""
-        return [best[0].tolist() for best in found]
+        return [best[0].tolist() for best in predictions]
 
 
 def _vocabularies(work: Work) -> dict[str, Any]:

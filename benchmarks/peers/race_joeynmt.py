@@ -116,7 +116,7 @@ class JoeyNMT(Racer):
     def translate(self, sources: Batch) -> np.ndarray:
         """Call its ``search``."""
         self.steps = 0
-        found, _, _ = search(
+        output, _, _ = search(
             model=self.model,
             batch=sources,
             max_output_length=recipe.STEPS,
@@ -130,7 +130,7 @@ class JoeyNMT(Racer):
                 "enabled": self.task.precision == "bf16",
             },
         )
-        return found
+        return output
 
     def _batch(self, src: np.ndarray, lengths: np.ndarray, tgt: np.ndarray | None) -> Batch:
         return Batch(

@@ -94,12 +94,14 @@ class OpenNMT(Racer):
         """Call its ``translate_batch``."""
         self.steps = 0
         with autocast(self.task.precision):
-            found: list[list[torch.Tensor]] = self.translator.translate_batch(sources, False)["predictions"]
-        return found
+            predictions: list[list[torch.Tensor]] = self.translator.translate_batch(sources, False)[
+                "predictions"
+            ]
+        return predictions
 
-    def ids(self, found: list[list[torch.Tensor]]) -> list[list[int]]:
+    def ids(self, predictions: list[list[torch.Tensor]]) -> list[list[int]]:
         """The tokens of each best hypothesis."""
-        return [best[0].tolist() for best in found]
+        return [best[0].tolist() for best in predictions]
 
 
 def _training_options(model: str) -> Namespace:

@@ -57,18 +57,18 @@ class Ours(Racer):
 
     def __init__(self, work: Work, task: Task) -> None:
         target_tokens = (int(batch.tgt_lengths.sum()) for batch in work.pairs)
-        tune_cpu(batch_tokens=max(target_tokens, default=None))  # as every attnbench command does
+        tune_cpu(batch_tokens=max(target_tokens, default=None))  # every attnbench command does so
         torch.manual_seed(1)
         self.work, self.task = work, task
         if task.phase == "ct2":
             self.model = load_model(task.run).model
             self.about = f"length penalty 0, a limit for each sentence; run {task.run.rpartition('/')[2]}"
         else:
-            found = resolved(task.model)
-            self.model = build(found.architecture, work.vocabulary, work.vocabulary)
+            config = resolved(task.model)
+            self.model = build(config.architecture, work.vocabulary, work.vocabulary)
             self.about = ROWS[task.model][2]
             self.criterion = TranslationLoss(self.model, recipe.LABEL_SMOOTHING).train()
-            self.optimizer = build_optimizer(self.criterion, found.optim)
+            self.optimizer = build_optimizer(self.criterion, config.optim)
         if task.phase != "train":
             self.model.eval()
             self.model = for_decoding(self.model, task.precision)
@@ -110,9 +110,9 @@ class Ours(Racer):
         special = SpecialIds(pad=self.work.pad, bos=self.work.bos, eos=self.work.eos)
         return search(self.model, ids, mask, limits=limits, special=special, beam_size=self.task.beam)
 
-    def ids(self, found: list[Hypothesis]) -> list[list[int]]:
+    def ids(self, hypotheses: list[Hypothesis]) -> list[list[int]]:
         """The tokens of each hypothesis."""
-        return [hypothesis.tokens for hypothesis in found]
+        return [hypothesis.tokens for hypothesis in hypotheses]
 
     def _never_end(self) -> None:
         """Keep every sentence from ending early, and count the steps.

@@ -53,17 +53,17 @@ def race(
         "run": str(options.run or ""),
         "weights": str(folder / WEIGHTS),
     }
-    found = []
+    rows = []
     for model in options.models if options.phase != "ct2" else ["transformer"]:
         with ExitStack() as stack:
             contestants = []
             for name in names:
-                place = folder / WORK, options.environments, threads
-                contestants.append(Contestant(name, *place, trains=options.phase == "train"))
+                context = folder / WORK, options.environments, threads
+                contestants.append(Contestant(name, *context, trains=options.phase == "train"))
                 stack.callback(contestants[-1].close)
             for beam in (0,) if options.phase == "train" else BEAMS:
-                found.append(_one_race(contestants, {**task, "model": model, "beam": beam}, options, made))
-    return found
+                rows.append(_one_race(contestants, {**task, "model": model, "beam": beam}, options, made))
+    return rows
 
 
 def _one_race(
@@ -74,7 +74,7 @@ def _one_race(
     batches = work.pairs[made.warm_up :] if trains else work.sources
     amount = sum(pairs.tokens for pairs in work.pairs[made.warm_up :]) if trains else work.sentences
     first = made.warm_up if trains else 0
-    rows = [_prepared(each, task, made.warm_up) for each in contestants]
+    rows = [_prepared(contestant, task, made.warm_up) for contestant in contestants]
     for repeat in range(options.repeats):
         for contestant, row in zip(contestants, rows, strict=True):
             if "unsupported" in row:

@@ -114,5 +114,5 @@ def render_all(folder: Path) -> str:
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[1])
-    (place / "peers.md").write_text(render_all(place), encoding="utf-8")
+    folder = Path(sys.argv[1])
+    (folder / "peers.md").write_text(render_all(folder), encoding="utf-8")

@@ -78,11 +78,11 @@ def save_work(path: Path, work: Work) -> None:
 
 def load_work(path: Path) -> Work:
     """Read what ``save_work`` wrote."""
-    with np.load(path, allow_pickle=False) as found:
-        vocabulary, pad, unk, bos, eos = found["numbers"].tolist()
+    with np.load(path, allow_pickle=False) as arrays:
+        vocabulary, pad, unk, bos, eos = arrays["numbers"].tolist()
         pairs, sources = [], []
-        while f"pairs/{len(pairs)}/src" in found:
-            pairs.append(Pairs(*(found[f"pairs/{len(pairs)}/{name}"] for name in Pairs._fields)))
-        while f"sources/{len(sources)}/ids" in found:
-            sources.append(Sources(*(found[f"sources/{len(sources)}/{name}"] for name in Sources._fields)))
+        while f"pairs/{len(pairs)}/src" in arrays:
+            pairs.append(Pairs(*(arrays[f"pairs/{len(pairs)}/{name}"] for name in Pairs._fields)))
+        while f"sources/{len(sources)}/ids" in arrays:
+            sources.append(Sources(*(arrays[f"sources/{len(sources)}/{name}"] for name in Sources._fields)))
     return Work(vocabulary, pad, unk, bos, eos, pairs, sources)

@@ -86,9 +86,9 @@ class Racer(ABC):
 
         decoder.register_forward_pre_hook(count)
 
-    def ids(self, found: Any) -> list[list[int]]:
+    def ids(self, outputs: Any) -> list[list[int]]:
         """The best hypothesis of each sentence, without EOS; not timed."""
-        return [list(map(int, tokens)) for tokens in found]
+        return [list(map(int, tokens)) for tokens in outputs]
 
 
 class _Session:
@@ -104,16 +104,16 @@ class _Session:
 
     def turn(self, first: int, last: int, show: bool) -> dict[str, Any]:
         """Work through batches ``first`` to ``last``; ``show`` returns the translations too."""
-        found: list[Any] = []
+        outputs: list[Any] = []
         work = self.racer.update if self.trains else self.racer.translate
         start = time.perf_counter()
         for batch in self.batches[first:last]:
-            found.append(work(batch))
+            outputs.append(work(batch))
         seconds = time.perf_counter() - start
         answer: dict[str, Any] = {"seconds": seconds, "peak_memory_bytes": _peak_memory()}
         if self.trains:
-            return answer | {"loss": float(found[-1])}
-        ids = [self.racer.ids(part) for part in found]
+            return answer | {"loss": float(outputs[-1])}
+        ids = [self.racer.ids(part) for part in outputs]
         lengths = {len(tokens) for part in ids for tokens in part}
         answer |= {"steps": self.racer.steps, "longest": max(lengths), "shortest": min(lengths)}
         return answer | {"ids": [tokens for part in ids for tokens in part]} if show else answer
@@ -122,7 +122,7 @@ class _Session:
 def serve(kind: type[Racer]) -> None:
     """Answer the runner until its end of the pipe closes; the first argument is the file of the work."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the toolkit prints is no answer
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the toolkit's own output must not mix with answers
     work = load_work(Path(sys.argv[1]))
     if ONEDNN in os.environ and "torch" in sys.modules:
         sys.modules["torch"].backends.mkldnn.matmul.fp32_precision = "bf16"  # see compare/fast.py

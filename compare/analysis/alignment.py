@@ -23,12 +23,7 @@ from numpy.typing import NDArray
 
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.word_links import AlignmentCounts, BoolArray, CountArray, Gold, WordPair, corpus_gold
-from compare.attention.weights import (
-    BYTE_PIECE,
-    AttentionHead,
-    merge_pieces,
-    with_means,
-)
+from compare.attention.weights import BYTE_PIECE, AttentionHead, merge_pieces, with_means
 from compare.decoding.translator import Translator
 from compare.protocol import attends_to_source
 from compare.results.run_folder import load_model
@@ -47,23 +42,15 @@ logger = logging.getLogger(__name__)
 
 FloatArray = NDArray[np.float64]
 LayerWeights = Mapping[str, FloatArray]
-"""Weights (H, T', S') of a sentence pair by name of the layer."""
+"""Weights (H, T', S') of a sentence pair by layer."""
 
 
 def shared_bytes(vocabulary: Vocabulary, text: str, ids: Sequence[int], words: Sequence[str]) -> CountArray:
-    """Count the bytes that each piece shares with each word.
+    """Count the bytes (P, W) that the pieces of a text share with its words.
 
     A piece may contain one word, part of one, several ("?!"), or none, such as a space. Bytes of UTF-8 are
-    counted because subword vocabularies write rare characters byte by byte.
-
-    Args:
-        vocabulary: a vocabulary of any kind.
-        text: the text that was encoded.
-        ids: the pieces of ``text`` in ``vocabulary``.
-        words: the words of ``text`` in their order, with only white space between them.
-
-    Returns:
-        Numbers of bytes (P, W).
+    counted because subword vocabularies write rare characters byte by byte. Only white space may separate
+    words.
     """
     numbers = iter([number for number, word in enumerate(words) for _ in word])
     written = [(character, -1 if character.isspace() else next(numbers)) for character in text]
@@ -73,7 +60,9 @@ def shared_bytes(vocabulary: Vocabulary, text: str, ids: Sequence[int], words: S
     elif vocabulary.kind == "characters":
         lengths = [len(character.encode()) for character in text]
     else:  # SentencePiece writes a space as SPACE, and adds one before the text
-        spelled = [(ESCAPED.get(each, each).replace(" ", SPACE), number) for each, number in written]
+        spelled = [
+            (ESCAPED.get(character, character).replace(" ", SPACE), number) for character, number in written
+        ]
         written = [(SPACE, -1), *spelled]
         labels = vocabulary.pieces(ids)
         lengths = [1 if BYTE_PIECE.fullmatch(label) else len(label.encode()) for label in labels]
@@ -92,21 +81,16 @@ class WordAttention(NamedTuple):
     number: int
     """Index of the pair in the argument of ``attend_words``."""
     heads: tuple[AttentionHead, ...]
-    """All heads of all layers; then the mean of each layer with several heads, and the mean of all layers."""
+    """All heads; then the mean of each layer with several heads, and the mean of all layers."""
     weights: FloatArray
     """(C, T, S); a row lacks the weight of the source's end-of-sentence token."""
 
 
 @torch.inference_mode()
 def attend_words(translator: Translator, pairs: Sequence[WordPair]) -> Iterator[WordAttention]:
-    """Compute attention weights between words under forced decoding of the target sentences.
+    """Compute attention between words under forced decoding of the targets, longest pairs first.
 
-    Args:
-        translator: a model with its vocabularies.
-        pairs: the sentence pairs.
-
-    Yields:
-        One entry per pair, longest pairs first; nothing for a model without attention to the source.
+    Yields nothing for a model without attention to the source.
     """
     vocabularies = translator.vocabularies
     sources = vocabularies.src.encode_all(pair.src for pair in pairs)
@@ -130,7 +114,7 @@ def attend_words(translator: Translator, pairs: Sequence[WordPair]) -> Iterator[
 def _force_decode(
     translator: Translator, batch: Sequence[tuple[list[int], list[int]]]
 ) -> Iterator[LayerWeights]:
-    """Yield the weights of each pair of a batch; no layers if the model has no attention to the source."""
+    """Yield the cross-attention weights of each pair by layer, if there are any."""
     src, src_mask = (part.to(translator.device) for part in make_source_batch([src for src, _ in batch]))
     tgt_in, _ = padded(Sequences.of([tgt for _, tgt in batch]), first=BOS)
     translator.model.eval()
@@ -148,16 +132,15 @@ def _force_decode(
 
 
 ARG_MAX = "arg max"
-"""Name of the method that is most common in the literature."""
+"""The most common method in the literature."""
 THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6)
-"""Minimum weights of a link; the best one is chosen on the validation split."""
+"""Minimum weights of a link; the best is chosen on the validation split."""
 
 
 def arg_max(weights: FloatArray) -> BoolArray:
     """Link each target word to the source word with the largest weight (Luong et al. 2015, section 5.4).
 
-    Of equal weights the first counts. A target word whose weights are all 0, because the model attended to
-    the end of sentence only, has no link.
+    Of equal weights the first counts. A target word that only attends to the end of sentence has no link.
     """
     links: BoolArray = np.zeros(weights.shape, dtype=np.bool_)
     best = weights.argmax(axis=-1)[..., None]
@@ -166,21 +149,17 @@ def arg_max(weights: FloatArray) -> BoolArray:
 
 
 def mutual_arg_max(weights: FloatArray) -> BoolArray:
-    """Keep the links that ``arg_max`` finds both over source words and over target words.
-
-    This is the intersection of two alignment directions (Och and Ney 2003, section 4), here both derived from
-    one weight matrix.
-    """
+    """Intersect the ``arg_max`` links of both directions (Och and Ney 2003, section 4)."""
     return arg_max(weights) & arg_max(weights.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
 def above_threshold(weights: FloatArray, threshold: float) -> BoolArray:
-    """Link all pairs of words with a weight of at least ``threshold``; a word may have many links or none."""
+    """Link all pairs of words with a weight of at least ``threshold``."""
     return weights >= threshold
 
 
 def diagonal(tgt_words: int, src_words: int) -> BoolArray:
-    """Link each target word to the source word that contains its middle by relative position; (T, S)."""
+    """Link each target word to the source word at the same relative position; (T, S)."""
     links: BoolArray = np.zeros((tgt_words, src_words), dtype=np.bool_)
     positions = np.arange(tgt_words)
     links[positions, (2 * positions + 1) * src_words // (2 * tgt_words)] = True
@@ -201,29 +180,23 @@ METHODS = (
     Method("intersection", None, mutual_arg_max),
     *(Method("threshold", value, partial(above_threshold, threshold=value)) for value in THRESHOLDS),
 )
-"""All methods that derive links from weights."""
 
 
 def method_number(name: str) -> int:
-    """Return the index in ``METHODS`` of "arg max", "intersection", or a threshold such as "0.2".
+    """Return the index in ``METHODS`` of "arg max", "intersection" or a threshold such as "0.2".
 
-    Raises:
-        ValueError: there is no such method.
+    Raises ValueError if there is no such method.
     """
-    names = [each.name if each.value is None else str(each.value) for each in METHODS]
+    names = [method.name if method.value is None else str(method.value) for method in METHODS]
     if name not in names:
         raise ValueError(f"unknown method {name!r}: choose from {', '.join(names)}")
     return names.index(name)
 
 
 def entropy(weights: FloatArray) -> FloatArray:
-    """Compute the entropy of attention, -sum p log p over the source words (Ghader and Monz 2017).
+    """Compute the entropy of attention over the source words, in nats (Ghader and Monz 2017).
 
-    Args:
-        weights: (..., T, S), at least 0; each row is normalised to sum to 1.
-
-    Returns:
-        Entropies in nats, (..., T); NaN for a row whose weights are all 0.
+    Rows of weights (..., T, S) are normalised; the entropy of a row of zeros is NaN.
     """
     p = _ratio(weights, weights.sum(axis=-1, keepdims=True))
     nats: FloatArray = 0 - (p * np.log(np.where(p > 0, p, 1))).sum(axis=-1)  # unary minus would give -0.0
@@ -232,9 +205,6 @@ def entropy(weights: FloatArray) -> FloatArray:
 
 def sum_entropy(weights: FloatArray) -> FloatArray:
     """Sum the entropies over the target words of one sentence pair.
-
-    Args:
-        weights: (C, T, S).
 
     Returns:
         (4, C): the sum in nats; the words in it, which give some source word a weight; the sum as shares of
@@ -248,7 +218,6 @@ def sum_entropy(weights: FloatArray) -> FloatArray:
 
 
 def _ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
-    """Divide; NaN where ``denominator`` is 0."""
     ratio: FloatArray = np.divide(
         numerator, denominator, out=np.full_like(numerator, np.nan), where=denominator > 0
     )
@@ -259,12 +228,10 @@ def _ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
 
 
 class LinkChoice(NamedTuple):
-    """A method that derives links, and the head whose weights it uses."""
+    """A method, by its index in ``METHODS``, and a head, by its index in the measurement."""
 
     method: int
-    """Index in ``METHODS``."""
     head: int
-    """Index in ``AlignmentMeasurement.heads``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,12 +240,12 @@ class AlignmentMeasurement:
 
     heads: tuple[AttentionHead, ...]
     counts: CountArray
-    """(M, C, 4)."""
+    """Link counts, (M, C, 4)."""
     entropy: FloatArray
-    """As of ``sum_entropy``, (4, C)."""
+    """Sums of ``sum_entropy``, (4, C)."""
 
     def plus(self, other: "AlignmentMeasurement") -> "AlignmentMeasurement":
-        """Return the sums over the sentence pairs of both, which must be of the same model."""
+        """Return the sums over the sentence pairs of both."""
         return replace(self, counts=self.counts + other.counts, entropy=self.entropy + other.entropy)
 
     def link_counts(self, choice: LinkChoice) -> AlignmentCounts:
@@ -286,28 +253,19 @@ class AlignmentMeasurement:
         return AlignmentCounts(*self.counts[choice].tolist())
 
     def best(self, name: str, heads: Iterable[int]) -> LinkChoice:
-        """Choose the method and head with the lowest AER; of equal ones the first, unknown ones last.
-
-        Args:
-            name: name of the methods to choose from.
-            heads: indices in ``heads`` to choose from.
-        """
+        """Choose the method called ``name`` and the head with the lowest AER; the first of equal ones."""
         methods = [index for index, method in enumerate(METHODS) if method.name == name]
         choices = [LinkChoice(method, head) for head in heads for method in methods]
         errors = [self.link_counts(choice).aer for choice in choices]
         return choices[int(np.argmin([np.inf if error is None else error for error in errors]))]
 
     def rows(self, method: str) -> list[Row]:
-        """Return one table row per head and mean of heads.
-
-        Args:
-            method: see ``method_number``, which names the error.
-        """
+        """Return one table row per head and mean of heads."""
         number = method_number(method)
         return [self.row(LinkChoice(number, head)) for head in range(len(self.heads))]
 
     def row(self, choice: LinkChoice) -> Row:
-        """Return the scores and entropy of one choice as a table row; a missing figure is None."""
+        """Return the scores and entropy of one choice as a table row."""
         method, (nats, share) = METHODS[choice.method], self.mean_entropy()
         return {
             "attention": str(self.heads[choice.head]),
@@ -319,12 +277,12 @@ class AlignmentMeasurement:
         }
 
     def mean_entropy(self) -> tuple[FloatArray, FloatArray]:
-        """Return the mean entropy over target words in nats and as share of log S, each (C,); NaN if none."""
+        """Return the mean entropy over target words in nats and as a share of log S, each (C,)."""
         nats, words, share, shared_words = self.entropy
         return _ratio(nats, words), _ratio(share, shared_words)
 
     def spread(self) -> Row:
-        """Return the mean entropy over all heads, and that of the narrowest and of the widest head."""
+        """Return the mean entropy of all heads, and of the narrowest and the widest head."""
         single = [index for index, head in enumerate(self.heads) if head.number is not None]
         nats, share = (values[single] for values in self.mean_entropy())
         return {
@@ -337,28 +295,17 @@ class AlignmentMeasurement:
 
 
 def _known(value: float) -> float | None:
-    """Return ``value``, or None if it is NaN, as tables represent a missing figure."""
     return None if math.isnan(value) else float(value)
 
 
 def measure_alignment(translator: Translator, gold: Gold) -> AlignmentMeasurement | None:
-    """Align the sentence pairs of ``gold`` with every head of a model.
-
-    Args:
-        translator: the model, from ``load_model``.
-        gold: the pairs and their links, from ``read_gold``.
-
-    Returns:
-        The sums over all pairs; ``rows("arg max")`` gives one table row per head. None for a model without
-        attention to the source.
-    """
+    """Align the sentence pairs of ``gold`` with every head; None without attention to the source."""
     pairs = (_measure_pair(pair, gold) for pair in attend_words(translator, gold.pairs))
     first = next(pairs, None)
     return None if first is None else reduce(AlignmentMeasurement.plus, pairs, first)
 
 
 def _measure_pair(pair: WordAttention, gold: Gold) -> AlignmentMeasurement:
-    """Count links and entropy of one sentence pair."""
     return AlignmentMeasurement(
         heads=pair.heads,
         counts=gold.count(pair.number, np.stack([method.links(pair.weights) for method in METHODS])),
@@ -367,16 +314,9 @@ def _measure_pair(pair: WordAttention, gold: Gold) -> AlignmentMeasurement:
 
 
 def write_link_files(translator: Translator, gold: Gold, folder: Path, method: str) -> list[Path]:
-    """Write one file of links per head of a model, in Pharaoh format; returns their paths.
+    """Write one file of links in Pharaoh format per head of a model; returns their paths.
 
-    A file has one line per pair of ``gold``, with "i-j" for a link of source word i and target word j, both
-    counted from 0. Its name is that of the head, such as ``layer-1-head-2.links``.
-
-    Args:
-        translator: the model, from ``load_model``.
-        gold: the pairs, from ``read_gold``.
-        folder: it is made if it is not there.
-        method: as in ``AlignmentMeasurement.rows``.
+    The name of a file is that of the head, such as ``layer-1-head-2.links``.
     """
     derive = METHODS[method_number(method)].links
     lines: dict[str, list[str]] = {}
@@ -393,22 +333,22 @@ def write_link_files(translator: Translator, gold: Gold, folder: Path, method: s
     return paths
 
 
-# Every finished run of an experiment, by the gold links of the corpus where it has some.
+# Alignment of every finished run of an experiment, scored if the corpus has gold links.
 #
 # Head and threshold are chosen on the validation split; the scores reported are those of a test set.
 
 
 BASELINE = "diagonal"
-"""Label and method of the baseline, diagonal links that need no model."""
+"""Label and method of the baseline, diagonal links."""
 
 
 class Alignments(NamedTuple):
-    """Result of ``align_experiment``; of a corpus without gold links it has the entropies only."""
+    """Result of ``align_experiment``; without gold links it has entropies only."""
 
     rows: list[Row]
-    """The baseline; then by run and method the best head and, for several heads, the best mean of heads."""
+    """The baseline; then the best head, and the best mean of several, by run and method."""
     heads: list[Row]
-    """Every head and mean of heads of every run, with arg max links, on validation."""
+    """All heads and means of every run, with arg max links, on validation."""
     chosen: dict[tuple[str, int], AttentionHead]
     """The head or mean with the lowest validation AER of arg max links, by label and seed."""
     spread: list[Row]

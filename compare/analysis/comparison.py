@@ -31,53 +31,47 @@ from compare.system.messages import explain
 
 
 ALIKE = 1.0
-"""Two models are alike if the 90% interval of their difference lies within this many BLEU of 0: two one-sided
-tests at 5%, not corrected for the number of pairs (Schuirmann 1987)."""
+"""Two models are alike if the 90% interval of their difference lies within this many BLEU of 0.
+
+These are two one-sided tests at 5%, not corrected for the number of pairs (Schuirmann 1987).
+"""
 CEILING = 98.0
 """BLEU above which a test set cannot separate models."""
 FALSE_WINS, FALSE_FAMILIES = 0.06, 0.12
-"""Highest rates of wins between equal models with two seeds, of one pair and of any of six pairs, in
-benchmarks/significance.md."""
+"""Highest false-win rates with two seeds, for one pair and for six (benchmarks/significance.md)."""
 Kind = Literal["failed", "decided", "one seed", "alike", "open"]
-"""Outcome of a comparison: runs failed, one model beats the other, would beat it if a model had more than one
-seed, both are alike, or no difference is shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
     """Comparison of model ``first`` with model ``second`` by the outcome of the experiment.
 
-    One model beats the other if ``p`` is below ``ALPHA``. Where a run of either model failed, none beats the
-    other: the seeds that are left are not any seeds, but those with which training went well.
+    One model beats the other if ``p`` is below ``ALPHA``, unless a run of either failed: the seeds that are
+    left are those with which training went well.
     """
 
     first: str
     second: str
     seeds: tuple[int, int]
-    """Number of seeds of each model."""
     difference: float
-    """Mean score of first minus mean score of second."""
+    """Mean score of first minus that of second."""
     interval: Interval
-    """95% confidence interval of the difference, of the same test as the p-value, without correction."""
+    """95% confidence interval of the difference, uncorrected."""
     interval_90: Interval
-    """90% confidence interval, by which two models are alike."""
+    """90% confidence interval, by which models are alike."""
     p_alone: float
-    """p-value of this comparison alone."""
     p: float
-    """``p_alone`` with Holm's correction for all comparisons made together with this one."""
+    """``p_alone`` with Holm's correction for all comparisons of one call."""
     smallest: float
-    """Smallest true difference that would be found with a probability of ``POWER``, at the correction's first
-    step, which is its strictest."""
+    """Minimum detectable difference with probability ``POWER`` (first Holm step)."""
     failed: tuple[str, ...] = ()
-    """Runs of either model that failed, as "label seed 2"; they have no translations to compare."""
+    """Failed runs of either model, as "label seed 2"."""
     metric: str = BLEU_POINTS
-    """Unit of the difference."""
     test: str = ""
-    """Name of the test set, or of the mean over several."""
 
     @property
     def kind(self) -> Kind:
-        """What is known of the two models."""
+        """Outcome of the comparison."""
         if self.failed:
             return "failed"
         if self.p < ALPHA:
@@ -86,19 +80,19 @@ class Comparison:
 
     @property
     def is_alike(self) -> bool:
-        """Whether the models are shown to be alike, which does not exclude that one beats the other."""
+        """True if the difference is certainly small; it may be significant nevertheless."""
         is_known = min(self.seeds) > 1 and not self.failed and self.metric == BLEU_POINTS
         return is_known and max(map(abs, self.interval_90)) < ALIKE
 
     def size(self, difference: float) -> str:
-        """Format a difference without sign and unit; BLEU beyond any score as "more than 100"."""
+        """Format a difference without sign and unit; an impossible one as "more than 100"."""
         if self.metric != BLEU_POINTS:
             return f"{abs(difference):.3f}"
         return format_points(abs(difference)) if abs(difference) < 100 else "more than 100"
 
     @property
     def lead(self) -> str:
-        """The difference without its sign, with its unit."""
+        """The difference without sign, with its unit."""
         return f"{self.size(self.difference)} {self.metric}"
 
     def swapped(self) -> "Comparison":
@@ -115,10 +109,10 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """Who beats whom, that both are alike, or the reason why neither is known."""
+        """The outcome in words."""
         winner, loser = (self.first, self.second) if self.difference > 0 else (self.second, self.first)
         return {
-            "failed": f"not compared, as runs failed: {', '.join(self.failed)}",
+            "failed": f"not compared, because runs failed: {', '.join(self.failed)}",
             "one seed": "significant on this test set, with one seed",
             "decided": f"{winner} beats {loser}" + (f", {WITHIN}" if self.is_alike else ""),
             "alike": WITHIN,
@@ -130,50 +124,43 @@ WITHIN = f"alike within {ALIKE:g} BLEU"
 
 
 def describe_detectable(comparisons: Sequence[Comparison]) -> str:
-    """Name the smallest true difference that would have been detected; none where it is beyond any score."""
-    low, high = (end(comparisons, key=lambda each: each.smallest) for end in (min, max))
+    """State the range of minimum detectable differences."""
+    low, high = (end(comparisons, key=lambda pair: pair.smallest) for end in (min, max))
     if low.smallest >= 100:
         return "no difference would have been detected"
-    sizes = dict.fromkeys(each.size(each.smallest) for each in (low, high))
-    # Of one seed no variance is known, so nothing is said of other seeds.
-    models = " between trained models" if min(min(each.seeds) for each in comparisons) == 1 else ""
+    sizes = dict.fromkeys(pair.size(pair.smallest) for pair in (low, high))
+    # One seed shows no variance, so the sentence is about these very models.
+    models = " between trained models" if min(min(pair.seeds) for pair in comparisons) == 1 else ""
     return f"a difference of about {' to '.join(sizes)}{models} would probably have been detected"
 
 
 def compared_with(comparisons: Iterable[Comparison], label: str) -> dict[str, Comparison]:
-    """Index the comparisons of a model by the other model, which is first."""
-    both = (direction for each in comparisons for direction in (each, each.swapped()))
-    return {each.first: each for each in both if each.second == label}
+    """Index the comparisons with one model by the other, which is first."""
+    both = (direction for pair in comparisons for direction in (pair, pair.swapped()))
+    return {pair.first: pair for pair in both if pair.second == label}
 
 
 def compare_models(scored: Mapping[str, ScoredTestSet], *, baseline: str = "") -> list[Comparison]:
-    """Compare every other model with ``baseline``, or all pairs of models, by ``scoring.outcome``.
+    """Compare every other model with a baseline, or all pairs, by ``scoring.outcome``.
 
-    Other scores and test sets are not in the same family: each more would make Holm's correction stricter.
-
-    Args:
-        scored: the test sets by name, as ``score_tests`` returns them.
-        baseline: a label; empty: that of ``scoring.baseline``, and if this is empty too, all pairs are
-            compared, the model further down the table being the first.
-
-    Returns:
-        One comparison per pair, its ``p`` corrected for all of them.
+    Holm's correction covers these comparisons, not other scores and test sets. Without a baseline here or in
+    ``scoring.baseline``, all pairs are compared.
 
     Raises:
-        ValueError: the baseline or the outcome does not exist, two runs differ in the settings that a table
-            shares, or the test set has one sentence or document, which says nothing about others.
+        ValueError: the baseline or the outcome does not exist, settings that a table shares differ between
+            runs, or the test set has one sentence or document.
     """
     if not scored:
         return []
     test = decisive_scores(scored)
     if len(set(test.settings.values())) > 1:
         raise ValueError(
-            "runs were trained or decoded with different settings (see settings_hash), so no test can "
-            "compare their models: keep them in folders of their own"
+            "the runs were trained or decoded with different settings (see settings_hash), so no test can "
+            "compare their models: put them into separate folders"
         )
     first_run = next(iter(next(iter(test.models.values())).values()))
     if first_run.units < 2:
-        raise ValueError(f"{test.name} has one sentence or document, which says nothing about others")
+        raise ValueError(f"{test.name} has only one sentence or document: a test needs several")
     baseline = baseline or test.baseline
     if not baseline:
         pairs = [(first, second) for second, first in combinations(test.models, 2)]
@@ -186,19 +173,18 @@ def compare_models(scored: Mapping[str, ScoredTestSet], *, baseline: str = "") -
 
 
 def _compare(test: ScoredTestSet, first: str, second: str, tests: int) -> Comparison:
-    """Compare two models; ``p`` is not yet corrected for the number of ``tests``."""
     runs = [list(test.models[label].values()) for label in (first, second)]
-    found = welch_test(*runs)
+    test_result = welch_test(*runs)
     return Comparison(
         first=first,
         second=second,
         seeds=(len(runs[0]), len(runs[1])),
-        difference=found.difference,
-        interval=found.interval(),
-        interval_90=found.interval(0.9),
-        p_alone=found.p,
-        p=found.p,
-        smallest=found.smallest_difference(tests),
+        difference=test_result.difference,
+        interval=test_result.interval(),
+        interval_90=test_result.interval(0.9),
+        p_alone=test_result.p,
+        p=test_result.p,
+        smallest=test_result.smallest_difference(tests),
         failed=tuple(
             f"{label} seed {seed}" for label in (first, second) for seed in test.failed.get(label, ())
         ),
@@ -208,12 +194,9 @@ def _compare(test: ScoredTestSet, first: str, second: str, tests: int) -> Compar
 
 
 def choose_reference(finished: FinishedExperiment) -> str:
-    """Return the model to compare the others with: ``scoring.baseline``, once one of its runs has finished.
-
-    Else it is that of the highest ``mean_bleu``.
-    """
-    if finished.baseline in finished.labels:
-        return finished.baseline
+    """Return the finished baseline, or else the model with the highest ``mean_bleu``."""
+    if (baseline := finished.scoring.baseline) in finished.labels:
+        return baseline
     means = mean_bleu(finished)
     return max(means, key=lambda label: means[label])
 
@@ -222,30 +205,21 @@ def choose_reference(finished: FinishedExperiment) -> str:
 
 
 LEARNED = 10.0
-"""BLEU of the best model below which none translates yet, so that their order says nothing."""
+"""BLEU of the best model below which none translates yet."""
 
 
 def any_translates(means: Mapping[str, float]) -> bool:
-    """Return whether a model has learned enough for a comparison to mean something, by ``mean_bleu``."""
+    """Return whether a model has learned enough for a comparison to mean something."""
     return max(means.values()) >= LEARNED
 
 
 def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -> list[str]:
-    """Compare a model with all others, a sentence for each kind of verdict, and by training speed.
+    """Compare the reference model with all others: a sentence per kind of verdict, and speeds.
 
-    It is that of ``scoring.baseline``, or else that of the highest ``mean_bleu``: none is ahead because its
-    bad seed is missing.
-
-    Args:
-        finished: the experiment.
-        comparisons: of its models, as ``compare_models`` makes them.
-
-    Returns:
-        The sentences, or the reason why there is no comparison; one that names the models of which runs
-        failed and none ended.
+    Failed models without a finished run are named, too. The reference is that of ``choose_reference``.
     """
     failed = [label for label in finished.failed_seeds if label not in finished.labels]
-    lost = [f"Not compared, as runs failed and none ended: {', '.join(failed)}."] if failed else []
+    lost = [f"Not compared, because all their runs failed: {', '.join(failed)}."] if failed else []
     means = mean_bleu(finished)
     highest = max(means.values())
     if len(means) == 1:
@@ -261,10 +235,10 @@ def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -
     ordered = sorted(means, key=lambda label: means[label], reverse=True)
     others = [label for label in ordered if label != best]
     against = compared_with(comparisons, best)
-    found = [against[label].swapped() for label in others]
-    where = f"On {found[0].test}, " if len(finished.corpus.tests) > 1 else ""
-    sentences = [f"{where}{clause}." for clause in _clauses(best, found, means)]
-    if any(min(each.seeds) == 2 and not each.failed for each in found):
+    pairs = [against[label].swapped() for label in others]
+    where = f"On {pairs[0].test}, " if len(finished.corpus.tests) > 1 else ""
+    sentences = [f"{where}{clause}." for clause in _clauses(best, pairs, means)]
+    if any(min(pair.seeds) == 2 and not pair.failed for pair in pairs):
         sentences.append(
             f"With two seeds, the test calls one of two equal models better in up to {FALSE_WINS:.0%} of "
             f"experiments, and some pair of four equal ones in up to {FALSE_FAMILIES:.0%}, not in 5%."
@@ -273,53 +247,47 @@ def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -
 
 
 MOST_NAMED = 5
-"""Largest number of models that a sentence names one by one."""
+"""Most models that a sentence names one by one."""
 
 
-def _clauses(best: str, found: Sequence[Comparison], means: Mapping[str, float]) -> list[str]:
-    """Describe the comparisons of a model, which is first, a clause for each kind of verdict.
-
-    Args:
-        best: label of the model.
-        found: its comparisons.
-        means: mean score of every model by its label.
-    """
+def _clauses(best: str, pairs: Sequence[Comparison], means: Mapping[str, float]) -> list[str]:
+    """Compare ``best``, the first model of every comparison: a clause per kind of verdict."""
     top = [label for label, mean in means.items() if mean > CEILING]
     clauses = []
     if len(top) > 1:
         names = _join(top, f"{len(top)} models")
         clauses.append(f"{names} are at the ceiling (above {CEILING:g} BLEU), where they cannot be separated")
-        found = [each for each in found if not {each.first, each.second} <= {*top}]
+        pairs = [pair for pair in pairs if not {pair.first, pair.second} <= {*top}]
     decided, likely, alike, unclear = (
-        [each for each in found if each.kind == kind] for kind in ("decided", "one seed", "alike", "open")
+        [pair for pair in pairs if pair.kind == kind] for kind in ("decided", "one seed", "alike", "open")
     )
-    wins = [each for each in decided if each.difference > 0 and not each.is_alike]
+    wins = [pair for pair in decided if pair.difference > 0 and not pair.is_alike]
     if wins:
-        numbers = {number for each in wins for number in each.seeds}
+        numbers = {number for pair in wins for number in pair.seeds}
         seeds = f", {numbers.pop()} seeds each" if len(numbers) == 1 else ""
         clauses.append(f"{best} beats {_leads(wins)}{seeds}")
-    for each in decided:
-        first, second = (each.first, each.second)[:: 1 if each.difference > 0 else -1]
-        if each.is_alike:
-            lead = f"{each.lead} ahead of {second} ({describe_p(each.p)})"
+    for pair in decided:
+        first, second = (pair.first, pair.second)[:: 1 if pair.difference > 0 else -1]
+        if pair.is_alike:
+            lead = f"{pair.lead} ahead of {second} ({describe_p(pair.p)})"
             clauses.append(f"{first} is {lead}, {WITHIN}")
-        elif each.difference < 0:
-            clauses.append(f"{first} beats {_leads([each.swapped()])}")
+        elif pair.difference < 0:
+            clauses.append(f"{first} beats {_leads([pair.swapped()])}")
     for side, some in (
-        ("ahead of", [each for each in likely if each.difference > 0]),
-        ("behind", [each for each in likely if each.difference <= 0]),
+        ("ahead of", [pair for pair in likely if pair.difference > 0]),
+        ("behind", [pair for pair in likely if pair.difference <= 0]),
     ):
         if some:
             clauses.append(f"{best} is {side} {_leads(some)}: significant on this test set, with one seed")
     if alike:
-        names = _join([each.second for each in alike], f"{len(alike)} models")
+        names = _join([pair.second for pair in alike], f"{len(alike)} models")
         clauses.append(f"{names} {'is' if len(alike) == 1 else 'are'} within {ALIKE:g} BLEU of {best}: alike")
-    if broken := [run for each in found for run in each.failed]:
+    if broken := [run for pair in pairs for run in pair.failed]:
         clauses.append(f"{best} is not compared where runs failed: {', '.join(dict.fromkeys(broken))}")
     if unclear:
         parts = [
-            f"{each.second} is {each.lead} {'behind' if each.difference >= 0 else 'ahead of'} {best}"
-            for each in unclear
+            f"{pair.second} is {pair.lead} {'behind' if pair.difference >= 0 else 'ahead of'} {best}"
+            for pair in unclear
         ]
         many = f"{len(unclear)} models are {_range(unclear)} from {best}"
         detectable = f"With these seeds {describe_detectable(unclear)}"
@@ -327,47 +295,43 @@ def _clauses(best: str, found: Sequence[Comparison], means: Mapping[str, float])
     return clauses
 
 
-def _leads(found: Sequence[Comparison]) -> str:
-    """List models with the lead over them, or where they are many, the range of leads."""
-    leads = [f"{each.second} by {each.lead} ({describe_p(each.p)})" for each in found]
-    highest = describe_p(max(each.p for each in found))
-    return _join(leads, f"{len(found)} models by {_range(found)} ({highest} at most)")
+def _leads(pairs: Sequence[Comparison]) -> str:
+    leads = [f"{pair.second} by {pair.lead} ({describe_p(pair.p)})" for pair in pairs]
+    highest = describe_p(max(pair.p for pair in pairs))
+    return _join(leads, f"{len(pairs)} models by {_range(pairs)} ({highest} at most)")
 
 
-def _range(found: Sequence[Comparison]) -> str:
-    low, high = (end(found, key=lambda each: abs(each.difference)) for end in (min, max))
+def _range(pairs: Sequence[Comparison]) -> str:
+    low, high = (end(pairs, key=lambda pair: abs(pair.difference)) for end in (min, max))
     return f"{low.size(low.difference)} to {high.lead}"
 
 
 def _join(parts: Sequence[str], many: str = "") -> str:
-    """List parts of a sentence: "a", "a and b", "a, b and c"; more than ``MOST_NAMED`` are ``many``."""
+    """Join "a", "a and b", "a, b and c"; more than ``MOST_NAMED`` parts become ``many``."""
     if len(parts) > MOST_NAMED:
         return many
     return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
 
 
 def further_outcomes(finished: FinishedExperiment, scored: Mapping[str, ScoredTestSet]) -> list[str]:
-    """Describe the other test sets and the likelihood by the same test, a sentence each.
-
-    Args:
-        finished: the experiment.
-        scored: its test sets by name.
-    """
+    """Compare by the other test sets and by likelihood, a sentence each."""
     best, sentences = choose_reference(finished), []
-    decisive = outcome_tests(finished.outcome, list(scored))
+    decisive = outcome_tests(finished.scoring.outcome, list(scored))
     further = {
         f"On {name}, which does not decide": replace(test, outcome="first")
         for name, test in scored.items()
         if [name] != decisive
     }
     if likelihoods := score_likelihoods(finished):
-        further["By log-likelihood, the second outcome"] = decisive_scores(likelihoods)
+        further["By log-likelihood, the second outcome"] = replace(
+            decisive_scores(likelihoods), outcome="first"
+        )
     for where, test in further.items():
         means = {label: fmean(run.score for run in runs.values()) for label, runs in test.models.items()}
         if best not in means or len(means) < 2 or (test.metric != NATS and not any_translates(means)):
             continue
         try:
-            against = compared_with(compare_models({test.name: replace(test, outcome="first")}), best)
+            against = compared_with(compare_models({test.name: test}), best)
         except ValueError as error:
             sentences.append(f"{where}: the models were not compared: {explain(error)}.")
             continue
@@ -378,21 +342,19 @@ def further_outcomes(finished: FinishedExperiment, scored: Mapping[str, ScoredTe
 
 
 VERBS = {"train": "trains", "greedy": "searches greedily", "beam": "searches by beam"}
-"""Phases of a timing, and what a model does in them."""
+"""Activities by the phase of a timing."""
 
 
 def _describe_speeds(best: str, others: Sequence[str], finished: FinishedExperiment) -> list[str]:
-    """Compare the speed of the best model with those of others that were timed with it, a sentence per phase.
-
-    Nothing is said where these are more than ``MOST_NAMED``.
-    """
     named = [best, *others]
     ratios = {label: speed_ratios(finished.labels[best], finished.labels[label]) for label in others}
     if not any(ratios.values()) or len(others) > MOST_NAMED:
         return []
     sentences = []
     for phase, verb in VERBS.items():
-        clauses = [_describe_ratio(label, each[phase]) for label, each in ratios.items() if phase in each]
+        clauses = [
+            _describe_ratio(label, speeds[phase]) for label, speeds in ratios.items() if phase in speeds
+        ]
         if clauses:
             sentences.append(f"{best} {verb} {_join(clauses)}, with the range over the rounds.")
     results = [run.result for label in named for run in finished.labels[label]]
@@ -407,14 +369,13 @@ def _describe_speeds(best: str, others: Sequence[str], finished: FinishedExperim
 
 
 def _describe_ratio(label: str, rounds: Sequence[float]) -> str:
-    """Format ratios of speed to that of a model: "1.23 times as fast as lstm (1.20 to 1.24)"."""
     low, high = min(rounds), max(rounds)
     unclear = "; no difference is shown" if low <= 1 <= high else ""
     return f"{median(rounds):.2f} times as fast as {label} ({low:.2f} to {high:.2f}{unclear})"
 
 
 def mean_bleu(finished: FinishedExperiment) -> dict[str, float]:
-    """Average the BLEU that decides by label, over the seeds with which no model failed, if any."""
+    """Average the decisive BLEU by label, over the seeds with which no model failed, if any."""
     models, failures = finished.labels, finished.failed_seeds
     failed = {seed for label in models for seed in failures.get(label, ())}
     means = {}
@@ -424,20 +385,16 @@ def mean_bleu(finished: FinishedExperiment) -> dict[str, float]:
     return means
 
 
-# All of it, for those who only show it.
+# The whole comparison, for reports that only show it.
 
 
-def compare_all(
-    finished: FinishedExperiment,
-) -> tuple[dict[str, ScoredTestSet], list[Comparison], list[str]]:
-    """Score the test sets, compare the models and describe the outcome.
+def compare_all(finished: FinishedExperiment) -> tuple[dict[str, ScoredTestSet], list[Comparison], list[str]]:
+    """Score the test sets, compare the models and describe the outcome in sentences.
 
-    Returns:
-        The scored test sets, the comparisons, none where no model translates yet, and the sentences, which
-        say why.
+    Without comparisons, the sentences state the reason.
     """
     if not all(run.run.translates for run in finished.runs):
-        return {}, [], ["Language models have no translations to compare: their figures are perplexities."]
+        return {}, [], ["Language models have no translations to compare, only perplexities."]
     if finished.no_texts:
         return {}, [], [f"{NO_INTERVALS}: {finished.no_texts}"]
     scored = score_tests(finished)

@@ -1,13 +1,9 @@
 """Quality against the cost of training: points, curves, slopes, crossings and time to quality.
 
-The points of an experiment with several budgets are its results; with one budget they are the validations
-during training.
+The points of an experiment with several budgets are its results; with one budget they are its validations. k
+seeds, B budgets or validations, R resamples of the seeds, G costs of a grid.
 
-References:
-- Hesterberg 2015, What Teachers Should Know About the Bootstrap. The American Statistician 69(4).
-- Holm 1979 and Welch 1947, as in ``statistics``.
-
-k seeds, B budgets or validations, R resamples of the seeds, G costs of a grid.
+Hesterberg 2015: What Teachers Should Know About the Bootstrap. The American Statistician 69(4).
 """
 
 import math
@@ -44,35 +40,33 @@ COSTS = {
     "flops": "training FLOPs",
     "joules": "joules of training",
 }
-"""Training costs: columns of ``cost_points``, and what they are in words."""
+"""Training costs: columns of ``cost_points`` and their names in text."""
 QUALITIES = {"bleu": "highest BLEU", "loss": "lowest validation loss"}
-"""Columns of ``cost_points``, and what the best model has."""
-NO_BLEU = "there is no BLEU: language models translate nothing; tables have their perplexities"
+"""Columns of ``cost_points``, and the names of their optimum."""
+NO_BLEU = "language models have no BLEU; see the perplexities in the tables"
 BELOW_BEST = (6, 4, 2)
-"""BLEU below the best, rounded down, of the levels for which ``time_to_quality`` reports times."""
+"""Points below the best BLEU, rounded down, at which ``time_to_quality`` has its levels."""
 
 
 def cost_points(finished: FinishedExperiment) -> Table:
-    """List quality and training cost: a row per result of several budgets, or else per validation."""
+    """List quality and training cost by result of several budgets, or else by validation."""
     if len(finished.budgets) < 2:
         return progress(finished)
     experiments = map(finished.at_budget, finished.budgets)
-    rows = [_result_row(each, run) for each in experiments for run in each.trained.runs]
+    rows = [_result_row(experiment, run) for experiment in experiments for run in experiment.trained.runs]
     return Table(f"BLEU of {finished.outcome_name} at each budget.", rows)
 
 
 def progress(finished: FinishedExperiment) -> Table:
-    """List validation loss and BLEU with the training cost so far, one row per run and validation.
+    """List validation loss and BLEU with the training cost so far, by run and validation.
 
-    FLOPs are ``train_flops_per_token`` of the result times the tokens of both sides, joules likewise with
-    ``energy_j_per_1k_tokens``; None if the result lacks these.
+    FLOPs and joules are those per token of the result times the tokens of both sides.
     """
     rows = [row for run in finished.trained.runs for row in _validation_rows(run)]
     return Table("Validation (greedy search) during training; the minutes exclude validation itself.", rows)
 
 
 def _validation_rows(run: FinishedRun) -> list[Row]:
-    """List the rows of ``progress`` of one run."""
     lines = read_metrics(run.metrics)
     train_lines, valid_lines = (
         [line for line in lines if line["kind"] == kind] for kind in ("train", "valid")
@@ -87,7 +81,6 @@ def _validation_rows(run: FinishedRun) -> list[Row]:
 
 
 def _result_row(finished: FinishedExperiment, run: FinishedRun) -> Row:
-    """Return the row of a result of one of several budgets, whose log contains its trunk."""
     result = run.result
     seconds = (result.train_s or 0.0) + (result.data_s or 0.0)
     costs = _costs(run, result.budget or 0, seconds, result.tokens_seen or 0)
@@ -96,7 +89,6 @@ def _result_row(finished: FinishedExperiment, run: FinishedRun) -> Row:
 
 
 def _costs(run: FinishedRun, updates: int, seconds: float, tokens: int) -> Row:
-    """Return the columns of ``COSTS``."""
     flops, energy = run.result.train_flops_per_token, run.result.energy_j_per_1k_tokens
     return {
         "updates": updates,
@@ -112,31 +104,30 @@ def _costs(run: FinishedRun, updates: int, seconds: float, tokens: int) -> Row:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Curve:
-    """Scores of one model by seed and training cost, in rising order."""
+    """Scores of one model by seed and rising training cost."""
 
     label: str
     updates: Sequence[int]
-    """Updates of each point, (B,)."""
     costs: FloatArray
-    """Cost, mean over seeds, (B,); a straight line over its logarithm joins neighbours."""
+    """Mean cost over seeds, (B,); the curve is linear in its logarithm."""
     scores: FloatArray
     """Score of each seed, (k, B)."""
 
     @property
     def doublings(self) -> FloatArray:
-        """Binary logarithm of the cost, (B,)."""
+        """Binary logarithms of the costs, (B,)."""
         logarithms: FloatArray = np.log2(self.costs)
         return logarithms
 
     @property
     def means(self) -> FloatArray:
-        """Mean score over seeds, (B,)."""
+        """Mean scores over seeds, (B,)."""
         means: FloatArray = self.scores.mean(axis=0)
         return means
 
     @property
     def slopes(self) -> FloatArray:
-        """Least-squares slope of each seed: points per doubling of the cost, (k,)."""
+        """Least-squares slope of each seed, in points per doubling of the cost, (k,)."""
         centred = self.doublings - self.doublings.mean()
         slopes: FloatArray = self.scores @ centred / (centred @ centred)
         return slopes
@@ -147,14 +138,11 @@ class Curve:
         return seed_interval(self.slopes.tolist())
 
     def score_at(self, cost: float) -> float:
-        """Return the mean score at a cost between the first and the last."""
+        """Return the mean score at a cost."""
         return float(np.interp(math.log2(cost), self.doublings, self.means))
 
     def cost_of(self, score: float) -> float | None:
-        """Return the cost at which the mean curve first reaches a score; None if it never does.
-
-        A curve that begins above the score has reached it at its smallest cost, or before.
-        """
+        """Return the cost at which the mean curve first reaches a score; None if it never does."""
         reached = int(np.argmax(self.means >= score))
         if self.means[reached] < score:
             return None
@@ -165,13 +153,7 @@ class Curve:
 
 
 def make_curves(points: Iterable[Row], quality: str = "bleu", cost: str = "flops") -> dict[str, Curve]:
-    """Build the curve of each model, of the updates that all its seeds have reached.
-
-    Args:
-        points: rows of ``cost_points``; those that lack the quality or the cost are left out.
-        quality: a column of ``QUALITIES``.
-        cost: a column of ``COSTS``.
-    """
+    """Build the curve of each model over the updates that all its seeds have reached."""
     models: dict[str, dict[int, dict[int, Row]]] = {}
     for point in points:
         if point[quality] is not None and point[cost] is not None:
@@ -189,17 +171,9 @@ def make_curves(points: Iterable[Row], quality: str = "bleu", cost: str = "flops
 
 
 def time_to_quality(points: Sequence[Row], levels: Sequence[int] = ()) -> Table:
-    """List minutes and updates at which the mean curve of each model first reaches levels of BLEU.
+    """List when the mean curve of each model first reaches levels of BLEU, by default ``BELOW_BEST``.
 
-    Args:
-        points: rows of ``cost_points``.
-        levels: by default those of ``BELOW_BEST`` under the best mean BLEU of all models.
-
-    Returns:
-        One row per model; None where it never reaches the level.
-
-    Raises:
-        ValueError: the runs have no BLEU.
+    Raises ValueError if the runs have no BLEU.
     """
     if any(point["bleu"] is None for point in points):
         raise ValueError(NO_BLEU)
@@ -215,19 +189,15 @@ def time_to_quality(points: Sequence[Row], levels: Sequence[int] = ()) -> Table:
             row[f"updates_to_{level}"] = None if updates is None else round(updates)
         rows.append(row)
     caption = (
-        f"Training until the mean over seeds first has a BLEU of {', '.join(map(str, levels))} (best of all: "
-        f"{best:.1f}), by straight lines between the points of the curve, without the time of validation; a "
-        "dash where a model does not get there."
+        f"Training until the mean over seeds first reaches a BLEU of {', '.join(map(str, levels))} (best of "
+        f"all: {best:.1f}), interpolated between the points of the curve, without the time of validation. A "
+        "dash: never reached."
     )
     return Table(caption, rows, "Time to quality")
 
 
 def budget_table(points: Sequence[Row]) -> Table:
-    """List the BLEU of each model at each of several budgets, and its slope over all.
-
-    Args:
-        points: rows of ``cost_points``.
-    """
+    """List the BLEU of each model at each of several budgets, and its slope over all."""
     budgets = sorted({point["updates"] for point in points})
     rows: list[Row] = []
     for label, curve in make_curves(points).items():
@@ -244,9 +214,7 @@ def budget_table(points: Sequence[Row]) -> Table:
     interval = Column("slope_low", "95% interval", ends=[("slope_low", "slope_high")], decimals=2)
     layout = [Column("label", "model", left=True), plain_column("seeds"), *columns, slope, interval]
     outcome = next((point["outcome"] for point in points), "")
-    caption = (
-        f"BLEU ({outcome}), means over seeds ± standard deviation. A dash: not all seeds have this budget."
-    )
+    caption = f"BLEU ({outcome}), means over seeds ± standard deviation. A dash: a seed lacks this budget."
     return Table(caption, rows, "BLEU by training budget", layout=layout)
 
 
@@ -259,33 +227,30 @@ class SlopeDifference(NamedTuple):
     first: Curve
     second: Curve
     test: WelchTest
-    """Welch's t test over the seeds."""
     p: float
-    """Its p-value with Holm's correction for all pairs of the call."""
+    """p-value with Holm's correction for all pairs of the call."""
 
     def __str__(self) -> str:
-        """Describe both slopes and the test in a sentence."""
-        gains = [f"{each.label} {each.slopes.mean():.2f} BLEU" for each in (self.first, self.second)]
+        gains = [f"{curve.slopes.mean():.2f} BLEU to {curve.label}" for curve in (self.first, self.second)]
         low, high = self.test.interval()
         verdict = describe_p(self.p) if self.p < ALPHA else f"{describe_p(self.p)}, not significant"
         return (
-            f"Per doubling of the training FLOPs {gains[0]} and {gains[1]} are gained: a difference of "
+            f"Each doubling of the training FLOPs adds {gains[0]} and {gains[1]}: a difference of "
             f"{self.test.difference:z.2f} (95% interval {low:z.2f} to {high:z.2f}; {verdict})."
         )
 
 
 def compare_slopes(pairs: Sequence[tuple[Curve, Curve]]) -> list[SlopeDifference]:
-    """Test whether the slopes of two models differ, for each of the planned pairs.
-
-    Raises:
-        ValueError: a model has one seed, whose slope has no known variance.
-    """
+    """Test whether the slopes of planned pairs differ; ValueError for a model with one seed."""
     tests = []
     for pair in pairs:
         slopes = [curve.slopes for curve in pair]
         if single := [curve.label for curve in pair if len(curve.scores) < 2]:
-            raise ValueError(f"{single[0]} has one seed: slopes are compared over two seeds or more")
-        parts = [(float(each.var(ddof=1)) / len(each), len(each) - 1) for each in slopes]
+            raise ValueError(f"{single[0]} has one seed; comparing slopes needs two or more")
+        parts = [
+            (float(model_slopes.var(ddof=1)) / len(model_slopes), len(model_slopes) - 1)
+            for model_slopes in slopes
+        ]
         tests.append(WelchTest.of(float(slopes[0].mean() - slopes[1].mean()), parts))
     corrected = holm_correction([test.p for test in tests])
     return [SlopeDifference(*pair, test, p) for pair, test, p in zip(pairs, tests, corrected, strict=True)]
@@ -298,16 +263,15 @@ class Crossing(NamedTuple):
     """The cost from which one model leads for good, by the means over seeds."""
 
     leader: str
-    """Model that is ahead at the largest cost of both."""
+    """Model that is ahead at the largest common cost."""
     cost: float
-    """Cost of the last crossing of the mean curves; 0 if the leader is ahead throughout."""
+    """Cost of the last crossing of the means; 0 if the leader is ahead throughout."""
     interval: Interval | None
-    """95% interval of this cost; 0 is below all budgets, infinity above. None with less than three seeds."""
+    """95% interval, from 0 (below all budgets) to infinity; None with less than three seeds."""
     several: bool
-    """Whether the curves cross more than once."""
 
     def describe_interval(self) -> str:
-        """Format the interval; empty if there is none, or no crossing in it."""
+        """Format the interval; empty if there is none."""
         if self.interval is None or self.interval.low == self.interval.high:
             return ""
         low, high = (format_cost(end) for end in self.interval)
@@ -316,18 +280,15 @@ class Crossing(NamedTuple):
 
     @property
     def is_inside(self) -> bool:
-        """Whether the mean curves cross at a cost that both have."""
+        """True if the mean curves cross at a common cost."""
         return 0 < self.cost < math.inf
 
 
 def find_crossing(first: Curve, second: Curve, *, resamples: int = 10_000) -> Crossing:
     """Find the last crossing of two mean curves, with a percentile bootstrap interval over seeds.
 
-    The percentiles are the expanded ones of Hesterberg (2015): the bootstrap of few seeds has too small a
-    variance.
-
-    Raises:
-        ValueError: the models have no range of costs in common.
+    Percentiles are expanded as by Hesterberg (2015), because the bootstrap of few seeds has too small a
+    variance. Raises ValueError if the models have no range of costs in common.
     """
     grid = _common_grid(first, second)
     if len(grid) < 2:
@@ -343,7 +304,7 @@ def find_crossing(first: Curve, second: Curve, *, resamples: int = 10_000) -> Cr
     crossing = float(2 ** _last_crossing(grid, sign * lead))
     rng = np.random.default_rng(BOOTSTRAP_SEED)
     interval = None
-    if (k := min(seeds)) > 2:  # in simulations that of two seeds covers 60%
+    if (k := min(seeds)) > 2:  # the interval of two seeds covers 60% in simulations
         draws = [
             values[rng.integers(len(values), size=(resamples, len(values)))].mean(axis=1)
             for values in (one, other)
@@ -357,9 +318,9 @@ def find_crossing(first: Curve, second: Curve, *, resamples: int = 10_000) -> Cr
 
 
 def _common_grid(*curves: Curve) -> FloatArray:
-    """Return the binary logarithms of all costs in the range that the curves have in common, (G,)."""
-    low, high = (end(each.doublings[i] for each in curves) for end, i in ((max, 0), (min, -1)))
-    grid = np.concatenate([each.doublings for each in curves])
+    """Return the binary logarithms of all costs in the common range, (G,)."""
+    low, high = (end(curve.doublings[i] for curve in curves) for end, i in ((max, 0), (min, -1)))
+    grid = np.concatenate([curve.doublings for curve in curves])
     return np.unique(np.clip(grid, low, high)) if low < high else grid[:0]
 
 
@@ -383,42 +344,28 @@ def describe_costs(
     pairs: Sequence[tuple[str, str]],
     comparisons: Mapping[int, Sequence[Comparison]],
 ) -> list[str]:
-    """Describe the curves of planned pairs of models, and the differences of their slopes.
+    """Describe the curves of planned pairs of models, then the differences of their slopes.
 
-    Args:
-        curves: of all models, over the FLOPs of training.
-        pairs: labels of two models each; Holm's correction of the slopes is for these.
-        comparisons: of the models by budget, as ``compare_models`` makes them.
-
-    Returns:
-        A sentence per pair, then one per pair whose models both have several seeds.
-
-    Raises:
-        ValueError: a model has fewer than two budgets.
+    Holm's correction covers the pairs; ``comparisons`` are by budget. Raises ValueError if a model has fewer
+    than two budgets.
     """
     for label, curve in curves.items():
         if (number := len(curve.updates)) < 2:
-            raise ValueError(f"{label}: its seeds have {number} budgets in common; a curve needs two")
+            raise ValueError(f"{label}: its seeds share {number} budgets, but a curve needs two")
     sentences = []
     for first, second in pairs:
-        verdicts = {budget: compared_with(each, second).get(first) for budget, each in comparisons.items()}
-        known = {budget: verdict for budget, verdict in verdicts.items() if verdict is not None}
-        sentences.append(describe_curves(curves[first], curves[second], known))
+        verdicts = {budget: compared_with(pairs, second).get(first) for budget, pairs in comparisons.items()}
+        made = {budget: verdict for budget, verdict in verdicts.items() if verdict is not None}
+        sentences.append(describe_curves(curves[first], curves[second], made))
     planned = [(curves[first], curves[second]) for first, second in pairs]
     tested = [pair for pair in planned if min(len(curve.scores) for curve in pair) > 1]
     return [*sentences, *map(str, compare_slopes(tested))]
 
 
 def describe_curves(first: Curve, second: Curve, verdicts: Mapping[int, Comparison]) -> str:
-    """Say who leads at which budgets, and where the curves cross.
-
-    Args:
-        first: the curve of a model.
-        second: that of another.
-        verdicts: comparison of the two by budget; where there is none, no lead is significant.
-    """
+    """Say who leads at which budgets, and where the curves cross; ``verdicts`` are by budget."""
     budgets = [budget for budget in first.updates if budget in second.updates]
-    means = [dict(zip(each.updates, each.means, strict=True)) for each in (first, second)]
+    means = [dict(zip(curve.updates, curve.means, strict=True)) for curve in (first, second)]
     leads = {budget: float(means[0][budget] - means[1][budget]) for budget in budgets}
     groups = groupby(
         budgets,
@@ -440,9 +387,9 @@ def describe_curves(first: Curve, second: Curve, verdicts: Mapping[int, Comparis
     parts = [" and ".join(certain)] * bool(certain) + uncertain
     crossing = find_crossing(first, second)
     if crossing.cost == 0:
-        where = f"by the means {crossing.leader} is ahead throughout"
+        where = f"on average {crossing.leader} is ahead throughout"
     elif crossing.cost == math.inf:
-        where = "by the means neither is ahead at the end"
+        where = "on average neither is ahead at the end"
     else:
         where = f"the curves cross {'last ' * crossing.several}at {format_cost(crossing.cost)} FLOPs"
     interval = crossing.describe_interval()
@@ -450,7 +397,6 @@ def describe_curves(first: Curve, second: Curve, verdicts: Mapping[int, Comparis
 
 
 def _describe_span(span: Sequence[int], budgets: Sequence[int]) -> str:
-    """Name consecutive budgets among all."""
     if list(span) == list(budgets):
         return f"at all budgets, {budgets[0]:,} to {budgets[-1]:,} updates"
     if len(span) > 1 and span[0] == budgets[0]:
@@ -461,7 +407,6 @@ def _describe_span(span: Sequence[int], budgets: Sequence[int]) -> str:
 
 
 def _ends(texts: Iterable[str]) -> str:
-    """Join the first and the last of several texts: "1,000 to 4,000"."""
     first, *rest = texts
     return " to ".join([first, *rest[-1:]])
 
@@ -473,16 +418,10 @@ def format_cost(cost: float) -> str:
 
 
 def name_leaders(curves: Mapping[str, Curve], quality: str, cost: str) -> str:
-    """Say which model is best at which cost, by the means over seeds; empty where nothing is compared.
-
-    Args:
-        curves: by label; a higher score is better.
-        quality: a column of ``QUALITIES``.
-        cost: a column of ``COSTS``.
-    """
+    """Say which model is best at which cost, by the means over seeds; empty without two curves."""
     long = [curve for curve in curves.values() if len(curve.updates) > 1]
     grid = _common_grid(*long) if len(long) > 1 else ()
-    leaders = [max(long, key=lambda curve: curve.score_at(2**place)).label for place in grid]
+    leaders = [max(long, key=lambda curve: curve.score_at(2**doubling)).label for doubling in grid]
     first, *others = (label for label, _ in groupby(leaders)) if leaders else ("",)
     best = QUALITIES[quality]
     if not others:

@@ -10,23 +10,19 @@ from compare.experiment.tune import TrialResult, group_trials
 from compare.results.table import Row, Table
 
 SPEED = "beam_sentences_per_s"
-"""Speed column of ``pareto``: that of the search whose BLEU is reported."""
 SIZE = "params"
-"""Size column of ``pareto``."""
 
 
 def pareto(finished: FinishedExperiment) -> Table:
-    """List test BLEU, decoding speed and parameters, and which models are Pareto-optimal.
+    """List means of test BLEU, decoding speed and parameters, and which models are Pareto-optimal.
 
-    Returns:
-        One row per label: means over seeds, for BLEU also minimum and maximum, for speed the lowest and
-        highest repeat. A label without one of the figures is left out.
+    A label without one of the figures is left out.
     """
     rows = [row for label, runs in finished.labels.items() if (row := _mean_row(label, runs))]
     if all(run.result.bleu is None for run in finished.runs):
         raise ValueError(NO_BLEU)
     if not rows:
-        raise ValueError("no model has been timed: run the experiment again, which does what is left")
+        raise ValueError("no model has been timed: run the experiment again to complete it")
     spreads = [Spread(row[f"{SPEED}_low"], row[f"{SPEED}_high"]) for row in rows]
     speed_front = pareto_front([(row[SPEED], row["bleu"]) for row in rows], spreads)
     size_front = pareto_front([(-row[SIZE], row["bleu"]) for row in rows])
@@ -41,27 +37,18 @@ def pareto(finished: FinishedExperiment) -> Table:
 
 
 def pareto_front(points: Sequence[tuple[float, float]], spreads: Sequence[Spread] = ()) -> list[bool]:
-    """Return whether each point is Pareto-optimal, larger being better in both coordinates.
-
-    Equal points do not dominate each other.
-
-    Args:
-        points: the points.
-        spreads: spread of the first coordinate of each point; where two overlap, they count as equal.
-    """
+    """Return which points are Pareto-optimal; first coordinates with overlapping spreads are equal."""
     spreads = spreads or [Spread(x, x) for x, _ in points]
     candidates = [(spread, y) for spread, (_, y) in zip(spreads, points, strict=True)]
     return [not any(_dominates(other, one) for other in candidates) for one in candidates]
 
 
 def _dominates(one: tuple[Spread, float], other: tuple[Spread, float]) -> bool:
-    """Return whether ``one`` is at least as good in both coordinates and better in one."""
     (x, y), (other_x, other_y) = one, other
     return y >= other_y and not other_x.is_above(x) and (y > other_y or x.is_above(other_x))
 
 
 def _mean_row(label: str, runs: Sequence[FinishedRun]) -> Row:
-    """Average the figures of a label over its runs; empty if any run lacks one of them."""
     bleu, speed, size = (
         [value for run in runs if (value := getattr(run.result, name)) is not None]
         for name in ("bleu", SPEED, SIZE)
@@ -89,12 +76,8 @@ def expected_best(scores: Sequence[float], draws: int) -> float:
     """Estimate the expected maximum of ``draws`` trials without bias.
 
     The mean of the maximum over all subsets of ``draws`` different trials (Tang et al. 2020, "Showing Your
-    Work Doesn't Always Work", https://aclanthology.org/2020.acl-main.246):
-    sum over i of C(i - 1, k - 1) / C(n, k) v_i, for k draws and the scores v_1 <= ... <= v_n.
-
-    Args:
-        scores: one score per trial, in any order.
-        draws: from 1 to the number of scores.
+    Work Doesn't Always Work", https://aclanthology.org/2020.acl-main.246): sum over i of C(i - 1, k - 1) /
+    C(n, k) v_i, for k draws and the scores v_1 <= ... <= v_n.
     """
     total = math.comb(len(scores), draws)
     return sum(math.comb(i - 1, draws - 1) / total * score for i, score in enumerate(sorted(scores), start=1))
@@ -103,14 +86,8 @@ def expected_best(scores: Sequence[float], draws: int) -> float:
 def tuning_curve(trials: Sequence[TrialResult]) -> Table:
     """Compute the expected best validation BLEU of each model after 1, 2, ... trials.
 
-    A failed trial counts as BLEU 0, as it gives nobody a usable model. Of a trial with several seeds the
-    first counts.
-
-    Args:
-        trials: ended trials, as read by ``read_trials``.
-
-    Raises:
-        ValueError: they are of language models.
+    A failed trial counts as BLEU 0, and the first seed counts for a trial. Raises ValueError for language
+    models.
     """
     rows: list[Row] = []
     for label, candidates in group_trials(trials).items():

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compare.analysis.seeds import seed_mean
+from compare.config.sections import ScoringConfig
 from compare.experiment.prepare import load_corpus
 from compare.models.styles import Style, styles_of
 from compare.results.columns import further_tests
@@ -18,21 +19,21 @@ from compare.system.timer import Speed
 from data.corpus import Corpus, Pairs
 from data.text import read_lines
 
-OWN_COPY = "name your copy of the corpus with --set data.root=FOLDER"
-"""Remedy of a corpus that is missing or another one."""
+OWN_COPY = "point to your copy of the corpus with --set data.root=FOLDER"
+"""Remedy for a missing or different corpus."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedRun(RunFolder):
-    """The folder of one finished run, that is of one model and seed, with its result and translations."""
+    """Folder, result and translations of a finished run."""
 
     result: Result
     outputs: Mapping[str, tuple[str, ...]]
-    """Translations by name of the test set, one line per source sentence; empty without texts."""
+    """Translations by test set, line by line; empty without texts."""
 
     @property
     def names(self) -> dict[str, Any]:
-        """Label and seed, with which a table row begins."""
+        """Label and seed, the first columns of tables."""
         return {"label": self.result.label, "seed": self.result.seed}
 
 
@@ -44,26 +45,26 @@ class FinishedExperiment:
     corpus: Corpus
     """Without texts, its test sets are empty."""
     runs: tuple[FinishedRun, ...]
-    """The finished runs, in the order of the table."""
+    """Finished runs, in the order of the table."""
     results: tuple[Result, ...]
-    """Results of all runs, failed and unfinished ones included, in the order of the table."""
+    """Results of all runs, failed and unfinished ones included."""
     budgets: tuple[int, ...] = ()
-    """The budgets that have a finished run, rising; empty without ``train.budgets``."""
+    """Budgets with a finished run, rising."""
     no_texts: str = ""
     """Reason why corpus or translations cannot be read; empty if they can."""
 
     @property
     def trained(self) -> "FinishedExperiment":
-        """The same without the external systems, for what looks at models, training and speed."""
+        """The experiment without external systems."""
         return replace(self, runs=tuple(run for run in self.runs if not run.run.is_external))
 
     @property
     def is_largest_budget(self) -> bool:
-        """Whether it is the largest of several budgets, whose outcome covers them all."""
+        """True at the largest of several budgets, where the outcome covers them all."""
         return len(self.budgets) > 1 and self.trained.runs[0].result.budget == self.budgets[-1]
 
     def at_budget(self, budget: int) -> "FinishedExperiment":
-        """Return the same experiment at one of its budgets."""
+        """Return this experiment at one of its budgets."""
         other = load_runs(self.folder, budget=budget)
         if not self.no_texts:
             runs = tuple(replace(run, outputs=_outputs(run, self.corpus)) for run in other.runs)
@@ -72,7 +73,7 @@ class FinishedExperiment:
 
     @property
     def failed_seeds(self) -> dict[str, list[int]]:
-        """The seeds with which a model failed, by its label."""
+        """Failed seeds by label."""
         seeds: dict[str, list[int]] = {}
         for result in self.results:
             if result.status == "failed":
@@ -80,32 +81,24 @@ class FinishedExperiment:
         return seeds
 
     @property
-    def tokenize(self) -> str:
-        """Tokenizer of BLEU, which all runs share."""
-        return self.runs[0].run.scoring.tokenize
-
-    @property
-    def baseline(self) -> str:
-        """Label of the model that each other one is tested against; empty: all pairs are."""
-        return self.runs[0].run.scoring.baseline
-
-    @property
-    def outcome(self) -> str:
-        """The value of ``scoring.outcome``: which test set decides."""
-        return self.runs[0].run.scoring.outcome
+    def scoring(self) -> ScoringConfig:
+        """Settings of the scores, which all runs share."""
+        return self.runs[0].run.scoring
 
     @property
     def outcome_name(self) -> str:
-        """Name of the test set that decides, or "the mean of 3 test sets"."""
-        names = outcome_tests(self.outcome, self.corpus.tests)
+        """Name of the decisive test set, or "the mean of 3 test sets"."""
+        names = outcome_tests(self.scoring.outcome, self.corpus.tests)
         return names[0] if len(names) == 1 else f"the mean of {len(names)} test sets"
 
     def outcome_bleu(self, result: Result) -> float | None:
-        """Return the BLEU that decides; None where it is not known."""
+        """Return the decisive BLEU of a result, or None."""
         first, *_ = tests = self.corpus.tests
-        scores: dict[str, Any] = {test: each.get("bleu") for test, each in result.tests.items()}
+        scores: dict[str, Any] = {test: figures.get("bleu") for test, figures in result.tests.items()}
         scores[first] = result.bleu
-        bleu: float | None = seed_mean([scores.get(test) for test in outcome_tests(self.outcome, tests)])
+        bleu: float | None = seed_mean(
+            [scores.get(test) for test in outcome_tests(self.scoring.outcome, tests)]
+        )
         return bleu
 
     def sources(self, split: str) -> Sequence[str]:
@@ -113,12 +106,12 @@ class FinishedExperiment:
         return self.runs[0].run.readable(self.corpus.splits[split].src)
 
     def references(self, split: str) -> Sequence[str]:
-        """Return the target sentences of a split as people read them and as translations are scored."""
+        """Return the target sentences of a split as people read them."""
         return self.runs[0].run.readable(self.corpus.splits[split].tgt)
 
     @property
     def labels(self) -> dict[str, list[FinishedRun]]:
-        """The finished runs by label, one run per seed."""
+        """Finished runs by label."""
         runs_by_label: dict[str, list[FinishedRun]] = {}
         for run in self.runs:
             runs_by_label.setdefault(run.result.label, []).append(run)
@@ -133,20 +126,15 @@ class FinishedExperiment:
 def load_runs(folder: str | Path, *, data_root: str = "", budget: int | None = None) -> FinishedExperiment:
     """Read the results of an experiment and the settings of its finished runs, but no texts.
 
-    Args:
-        folder: the folder of the experiment.
-        data_root: the folder of the corpus; empty: that of the config.
-        budget: one of several budgets, as for ``of_budget``.
-
-    Raises:
-        ValueError: no run is finished, or a file is damaged.
+    An empty ``data_root`` means that of the config; ``budget`` is that of ``of_budget``. Raises ValueError if
+    no run is finished or a file is damaged.
     """
     folder = Path(folder)
     every = read_results(folder)
     results = tuple(of_budget(every, budget))
     done = [result for result in results if result.status == "done"]
     if not done:
-        raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
+        raise ValueError(f"{folder} has no finished run: run the experiment first")
     runs = []
     for result in done:
         read = RunFolder.read(folder / result.run, data_root=data_root)
@@ -167,25 +155,25 @@ def load_runs(folder: str | Path, *, data_root: str = "", budget: int | None = N
 def load_finished(
     folder: str | Path, *, data_root: str = "", needs_texts: bool = True, budget: int | None = None
 ) -> FinishedExperiment:
-    """Read the results of an experiment, settings and translations of its finished runs, and the corpus.
+    """Read results, settings and translations of the finished runs, and the corpus.
 
     Args:
         folder: the folder of the experiment, also a published one.
         data_root: the folder of the corpus, which must then be readable; empty: that of the config.
-        needs_texts: whether corpus and translations must be readable; False: ``no_texts`` has the reason.
+        needs_texts: whether corpus and translations must be readable; if not, ``no_texts`` has the reason.
         budget: one of several budgets, as for ``of_budget``.
 
     Raises:
         OSError: corpus or translations cannot be read.
-        ValueError: no run is finished, the runs are of language models or of a search, the corpus is not that
-            of the runs, or the translations do not fit the test sets.
+        ValueError: no run is finished, the runs are of language models or of a search, or the corpus or the
+            translations are not those of the runs.
     """
     finished = load_runs(folder, data_root=data_root, budget=budget)
     reason = ""
     if not all(run.run.translates for run in finished.runs):
-        reason = f"{folder} holds language models, which have no translations: their figures are perplexities"
+        reason = f"{folder} has language models: they have perplexities, but no translations"
     elif are_trials(finished.results):
-        reason = f"{folder} holds a search, whose trials translate no test set: run its best.toml"
+        reason = f"{folder} is a search, whose trials do not translate test sets: run its best.toml"
     if reason:
         if needs_texts:
             raise ValueError(reason)
@@ -201,25 +189,23 @@ def load_finished(
 
 
 def _corpus_of(runs: Sequence[FinishedRun]) -> Corpus:
-    """Read the corpus of the runs; its hash must be the one that each result has recorded."""
     roots = [run.run.data for run in runs]
-    data = next((each for each in roots if Path(each.root).is_dir()), roots[0])  # it may have moved
+    data = next((root for root in roots if Path(root.root).is_dir()), roots[0])  # the corpus may have moved
     try:
         corpus = load_corpus(data)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{error}; {OWN_COPY}") from None
     for run in runs:
-        known = run.result.data_hash
-        if known is not None and known != corpus.content_hash:
+        recorded = run.result.data_hash
+        if recorded is not None and recorded != corpus.content_hash:
             raise ValueError(
-                f"{data.root or 'built in'}: the corpus is another than that of the runs (sha256 "
-                f"{corpus.content_hash[:12]}, not {known[:12]}); {OWN_COPY}"
+                f"{data.root or 'built in'}: the corpus is not that of the runs (sha256 "
+                f"{corpus.content_hash[:12]}, not {recorded[:12]}); {OWN_COPY}"
             )
     return corpus
 
 
 def _outputs(run: FinishedRun, corpus: Corpus) -> dict[str, tuple[str, ...]]:
-    """Read the translations of every test set; a blank line is an empty translation."""
     outputs = {}
     for test in corpus.tests:
         path = run.output(test)
@@ -233,7 +219,7 @@ def _outputs(run: FinishedRun, corpus: Corpus) -> dict[str, tuple[str, ...]]:
     return outputs
 
 
-# Spread of a model's speed over the timed repeats: a difference within it is none.
+# Spread of a model's speed over the timed repeats: smaller differences mean nothing.
 
 
 class Spread(NamedTuple):
@@ -248,28 +234,15 @@ class Spread(NamedTuple):
 
 
 def timed_spread(runs: Sequence[FinishedRun], speed: str) -> Spread | None:
-    """Return the spread of a speed over all repeats of a model's runs.
-
-    Args:
-        runs: the runs of one label.
-        speed: a field of ``Result`` with ``_low`` and ``_high`` beside it.
-
-    Returns:
-        None if a run was not timed in turn, or only once.
-    """
+    """Return the spread of a speed over all repeats of a model, if it was timed in turn."""
     lows, highs = ([getattr(run.result, f"{speed}_{end}") for run in runs] for end in ("low", "high"))
     return None if None in (*lows, *highs) else Spread(min(lows), max(highs))
 
 
 def speed_ratios(one: Sequence[FinishedRun], other: Sequence[FinishedRun]) -> dict[str, list[float]]:
-    """Compute by phase how many times as fast a model is as another, in each round of their timing.
+    """Compute, by phase and round, how many times as fast a model is as another.
 
-    Args:
-        one: the runs of its label.
-        other: those of the other.
-
-    Returns:
-        Only the phases of two rounds or more; none if the models did not take turns.
+    Phases with fewer than two rounds are left out, as are models that did not take turns.
     """
     paths = one[0].speed, other[0].speed
     if not are_timed_together([*one, *other]) or not all(path.is_file() for path in paths):
@@ -278,13 +251,17 @@ def speed_ratios(one: Sequence[FinishedRun], other: Sequence[FinishedRun]) -> di
     ratios = {}
     for phase in ("train", "greedy", "beam"):
         pair: list[Speed | None] = [getattr(timings, phase, None) for timings in (first, second)]
-        rates = [[each.sentences / seconds for seconds in each.seconds] for each in pair if each]
+        rates = [
+            [speed_of_phase.sentences / seconds for seconds in speed_of_phase.seconds]
+            for speed_of_phase in pair
+            if speed_of_phase
+        ]
         if len(rates) == 2 and len(rates[0]) > 1:
             ratios[phase] = [a / b for a, b in zip(*rates, strict=True)]
     return ratios
 
 
 def are_timed_together(runs: Sequence[FinishedRun]) -> bool:
-    """Return whether the models of ``runs`` were timed in turn, so that their speeds compare."""
+    """Return whether models were timed in turn, so that their speeds compare."""
     ids = {run.result.timed_together for run in runs}
     return len(ids) == 1 and None not in ids

@@ -26,12 +26,12 @@ from data.vocabulary import TOKEN, split_words
 
 
 NUMBER = rf"\d+(?:[.,:/]\d+)*[^\W{UNSPACED}]*"
-"""A number in digits with inner punctuation, as one word: 1,000 and 3.5 and 10:30 and 3rd."""
+"""A number with inner punctuation, as one word: 1,000 and 3.5 and 10:30 and 3rd."""
 NUMBER_OR_TOKEN = re.compile(f"{NUMBER}|{TOKEN.pattern}")
 
 
 def extract_words(text: str) -> list[str]:
-    """Return the words of ``text`` without punctuation: "At 10:30, you left." gives At 10:30 you left."""
+    """Return words without punctuation: "At 10:30, you left." gives At 10:30 you left."""
     return [token for token in NUMBER_OR_TOKEN.findall(text) if any(map(str.isalnum, token))]
 
 
@@ -44,9 +44,8 @@ def word_counts(lines: Sequence[str]) -> list[int]:
 
 
 MIN_SENTENCES = 50
-"""Minimum number of sentences in a bucket: BLEU of fewer is unreliable."""
+"""Sentences per bucket: BLEU of fewer is unreliable."""
 MAX_BUCKETS = 10
-"""Maximum number of buckets."""
 
 
 class Bucket(NamedTuple):
@@ -60,14 +59,9 @@ class Bucket(NamedTuple):
 
 
 def make_buckets(lengths: Iterable[int], *, most: int, least: int = MIN_SENTENCES) -> list[Bucket]:
-    """Divide ``lengths`` into consecutive buckets that end at multiples of 1, 2, 5, 10, 20, 50, ...
+    """Divide lengths into at most ``most`` buckets that end at multiples of 1, 2, 5, 10, ...
 
-    The step is the smallest of these that gives at most ``most`` buckets.
-
-    Args:
-        lengths: at least one length.
-        most: maximum number of buckets.
-        least: minimum number of lengths per bucket, unless there are fewer in all.
+    Each has at least ``least`` lengths, unless there are fewer in all.
     """
     counts = Counter(lengths)
     steps = (digit * 10**power for power in count() for digit in (1, 2, 5))
@@ -75,7 +69,6 @@ def make_buckets(lengths: Iterable[int], *, most: int, least: int = MIN_SENTENCE
 
 
 def _divide(counts: Counter[int], step: int, least: int) -> list[Bucket]:
-    """End a bucket at each positive multiple of ``step`` with at least ``least`` lengths on both sides."""
     shortest, longest = min(counts), max(counts)
     starts, inside, remaining = [shortest], 0, counts.total()
     for length in range(shortest, longest):
@@ -87,18 +80,11 @@ def _divide(counts: Counter[int], step: int, least: int) -> list[Bucket]:
 
 
 def by_length(finished: FinishedExperiment, *, most: int = MAX_BUCKETS) -> Table:
-    """Score by number of source words: BLEU and length ratio, one row per run and bucket.
-
-    The sentences of all test sets are pooled, so that a set of long sentences continues one of short ones.
-
-    Args:
-        finished: the experiment.
-        most: maximum number of buckets.
-    """
+    """Score by number of source words, one row per run and bucket, over all test sets together."""
     tests = finished.corpus.tests
     lengths = np.array(word_counts([line for test in tests for line in finished.sources(test)]))
     buckets = make_buckets(lengths.tolist(), most=most)
-    groups = {str(each): (each.low <= lengths) & (lengths <= each.high) for each in buckets}
+    groups = {str(bucket): (bucket.low <= lengths) & (lengths <= bucket.high) for bucket in buckets}
     rows = [
         row
         for run in finished.runs
@@ -118,18 +104,10 @@ def _group_rows(
     groups: Mapping[str, Any],
     column: str,
 ) -> Iterator[Row]:
-    """Score translations of all test sets by group of sentences, each as a separate corpus.
-
-    Args:
-        finished: the experiment.
-        names: columns of every row.
-        outputs: translations by test set.
-        groups: which of all sentences belong to a group, (N,), by its name.
-        column: for this name.
-    """
+    """Score the translations of each group of sentences, a mask (N,), as a corpus of its own."""
     counts = np.concatenate(
         [
-            sentence_counts(outputs[test], finished.references(test), finished.tokenize)
+            sentence_counts(outputs[test], finished.references(test), finished.scoring.tokenize)
             for test in finished.corpus.tests
         ]
     )
@@ -144,9 +122,9 @@ def _group_rows(
 
 
 def by_similarity(finished: FinishedExperiment) -> Table:
-    """Score by similarity of the source to the nearest training sentence, one row per run and quarter.
+    """Score by similarity to the nearest training sentence, one row per run and quarter.
 
-    The nearest-neighbour baseline, which copies the translation of that sentence, is the last model.
+    The last model is the baseline, which copies the translation of that sentence.
     """
     tests = finished.corpus.tests
     similarity = np.concatenate([nearest(finished, test).similarity for test in tests])
@@ -178,26 +156,16 @@ def by_similarity(finished: FinishedExperiment) -> Table:
 
 
 BUCKET_STARTS = (0, 1, 5, 20, 100, 1_000)
-"""The lowest training count of each bucket."""
+"""Lowest training count of each bucket."""
 BUCKET_NAMES = (*(str(Bucket(low, after - 1)) for low, after in pairwise(BUCKET_STARTS)), "1000+")
 
 Words = Sequence[str]
-"""The words of a sentence."""
 
 
 def count_matches(
     hypotheses: Iterable[Words], references: Iterable[Words], kind_of: Callable[[str], str]
 ) -> tuple[Counter[str], Counter[str], Counter[str]]:
-    """Count words in both translation and reference, sentence by sentence, and those in either.
-
-    Args:
-        hypotheses: the words of each translation.
-        references: the words of each reference, as many.
-        kind_of: returns the kind of a word.
-
-    Returns:
-        The words in both, in the references, and in the translations, by kind.
-    """
+    """Count, by kind of word, matches within sentences, reference words and translated words."""
     both, ref, hyp = Counter[str](), Counter[str](), Counter[str]()
     for hypothesis, reference in zip(hypotheses, references, strict=True):
         hyp_counts, ref_counts = Counter(hypothesis), Counter(reference)
@@ -208,20 +176,16 @@ def count_matches(
 
 
 def rare_words(finished: FinishedExperiment) -> Table:
-    """Measure recall, precision and F1 of words of the first test set by training count.
-
-    Returns:
-        One row per run and bucket of counts.
-    """
+    """Measure recall, precision and F1 of words of the first test set by training count."""
     test = finished.corpus.tests[0]
     training_counts = Counter(word for line in finished.references("train") for word in extract_words(line))
     references = [extract_words(line) for line in finished.references(test)]
     rows = []
     for run in finished.runs:
         outputs = [extract_words(line) for line in run.outputs[test]]
-        found = count_matches(outputs, references, lambda word: _bucket_name(training_counts[word]))
+        by_kind = count_matches(outputs, references, lambda word: _bucket_name(training_counts[word]))
         for bucket in BUCKET_NAMES:
-            both, ref, hyp = (counts[bucket] for counts in found)
+            both, ref, hyp = (counts[bucket] for counts in by_kind)
             rows.append(
                 run.names
                 | {"training_count": bucket, "ref_words": ref, "hyp_words": hyp}
@@ -237,12 +201,10 @@ def rare_words(finished: FinishedExperiment) -> Table:
 
 
 def _bucket_name(count: int) -> str:
-    """Return the bucket of a word that occurs ``count`` times in training."""
     return BUCKET_NAMES[bisect(BUCKET_STARTS, count) - 1]
 
 
 def _percent(part: int, whole: int) -> float | None:
-    """Return a share of ``whole``, 0 to 100; None where that is 0."""
     return 100 * part / whole if whole else None
 
 
@@ -252,7 +214,7 @@ def _percent(part: int, whole: int) -> float | None:
 FAULTS_CAPTION = (
     "Length ratio: tokens of the translations over those of the references. REP score: words repeated "
     "beyond the reference, per 100 of its words (Malaviya et al. 2018); repeating: translations with any. "
-    "Empty: nothing but white space."
+    "Empty: only white space."
 )
 
 
@@ -267,9 +229,9 @@ def faults(finished: FinishedExperiment) -> Table:
                 repetition_penalty(split_words(line), reference)
                 for line, reference in zip(outputs, references, strict=True)
             ]
-            own = result.tests.get(test, {"length_ratio": result.length_ratio})
+            figures = result.tests.get(test, {"length_ratio": result.length_ratio})
             rates = {
-                "length_ratio": own["length_ratio"],
+                "length_ratio": figures["length_ratio"],
                 "rep_score": 100 * sum(penalties) / sum(map(len, references)),
                 "repeating_percent": _percent(sum(penalty > 0 for penalty in penalties), len(outputs)),
                 "empty_percent": _percent(sum(not line.strip() for line in outputs), len(outputs)),

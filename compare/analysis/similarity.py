@@ -1,7 +1,7 @@
-"""The training sentence most like each test sentence: a baseline that copies, and what similarity is worth.
+"""Nearest training sentences: a baseline that copies their translations.
 
-A model can score well on a test set because it has seen nearly the same sentences. The baseline gives the
-translation of the most similar training source; a corpus on which it scores high rewards memory.
+A model can score well on a test set because it has seen nearly the same sentences. A corpus on which the
+baseline scores high rewards memory.
 """
 
 from collections.abc import Sequence
@@ -22,22 +22,22 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 NEAREST = "nearest-neighbour"
-"""Label of the baseline in tables."""
+"""Label of the baseline."""
 GRAM = 4
-"""Length of the character n-grams that are compared."""
+"""Length of the character n-grams."""
 MOST_SENTENCES = 200_000
-"""Training sentences that are compared; those of a larger corpus need more memory than a report should."""
+"""Upper bound on the training sentences, for the sake of memory."""
 BLOCK = 256
-"""Test sentences that are compared at a time; 160,000 training sentences then take some 300 MB."""
+"""Test sentences per block; 160,000 training sentences then take some 300 MB."""
 
 
 class Nearest(NamedTuple):
     """The most similar training sentence of each of N test sentences."""
 
     sentences: IntArray
-    """Its number, from 0, (N,); the first of several that are equally similar."""
+    """Numbers from 0, (N,); the first of equally similar ones."""
     similarity: FloatArray
-    """Cosine of the two tf-idf vectors, from 0 to 1, (N,)."""
+    """Cosine of the two tf-idf vectors, (N,)."""
 
 
 def find_nearest(train: Sequence[str], test: Sequence[str]) -> Nearest:
@@ -46,40 +46,36 @@ def find_nearest(train: Sequence[str], test: Sequence[str]) -> Nearest:
     The similarity is the cosine of two vectors of character 4-grams, lower-cased. Each is weighted by its
     count and by log(N / n) + 1, where n of the N training sentences have it (Salton and Buckley 1988). A
     4-gram that no training sentence has counts as one that one sentence has.
-
-    Args:
-        train: source sentences of the training set, at least one.
-        test: source sentences of the test set.
     """
     train_rows, train_grams = _list_grams(train)
     test_rows, test_grams = _list_grams(test)
     names, columns = np.unique(np.concatenate([train_grams, test_grams]), return_inverse=True)
     split, shape = len(train_grams), len(names)
-    known = _count(train_rows, columns[:split], (len(train), shape))
+    stored = _count(train_rows, columns[:split], (len(train), shape))
     asked = _count(test_rows, columns[split:], (len(test), shape))
-    weights = np.log(len(train) / np.maximum(1, known.getnnz(axis=0))) + 1.0
-    known, asked = _normalize(known, weights).T.tocsr(), _normalize(asked, weights)
+    weights = np.log(len(train) / np.maximum(1, stored.getnnz(axis=0))) + 1.0
+    stored, asked = _normalize(stored, weights).T.tocsr(), _normalize(asked, weights)
     index, similarity = np.zeros(len(test), dtype=np.int64), np.zeros(len(test))
     for start in range(0, len(test), BLOCK):
-        cosines = (asked[start : start + BLOCK] @ known).toarray()
+        cosines = (asked[start : start + BLOCK] @ stored).toarray()
         index[start : start + BLOCK] = cosines.argmax(axis=1)
         similarity[start : start + BLOCK] = cosines.max(axis=1)
     return Nearest(index, np.clip(similarity, 0.0, 1.0))
 
 
 def nearest(finished: FinishedExperiment, test: str) -> Nearest:
-    """Find the most similar of the first ``MOST_SENTENCES`` training sentences for each of a test set."""
+    """Find the nearest of the first ``MOST_SENTENCES`` training sentences, by test sentence."""
     train = tuple(islice(finished.sources("train"), MOST_SENTENCES))
     return _find_once(train, tuple(finished.sources(test)))
 
 
-@lru_cache(maxsize=4)  # several parts of a report ask for the same
+@lru_cache(maxsize=4)  # several parts of a report need the same result
 def _find_once(train: tuple[str, ...], test: tuple[str, ...]) -> Nearest:
     return find_nearest(train, test)
 
 
 def copy_nearest(finished: FinishedExperiment, test: str) -> list[str]:
-    """Translate a test set by copying the translation of the most similar training sentence."""
+    """Translate a test set by copying from the nearest training sentences."""
     targets = finished.references("train")
     return [targets[number] for number in nearest(finished, test).sentences]
 
@@ -88,16 +84,16 @@ def nearest_row(finished: FinishedExperiment) -> Row:
     """Score the baseline on all test sets, as the row of a result table."""
     row: Row = {"label": NEAREST}
     for number, test in enumerate(finished.corpus.tests):
-        scoring = all_metrics(finished.tokenize)
+        scoring = all_metrics(finished.scoring.tokenize)
         scores = score_texts(copy_nearest(finished, test), finished.references(test), scoring=scoring)
         row |= {of_test(name, test if number else ""): value for name, value in scores.columns().items()}
     return row
 
 
 def _list_grams(lines: Sequence[str]) -> tuple[IntArray, npt.NDArray[np.uint64]]:
-    """List the n-grams of all lines, each as a 64-bit hash of its characters, with the number of its line.
+    """List the 64-bit hashes of all n-grams, with the number of their line.
 
-    A space is added at both ends of a line, so that the beginning and the end of a sentence count.
+    A space at both ends of a line makes its beginning and end count.
     """
     codes = [np.frombuffer(f" {line.lower()} ".encode("utf-32-le"), dtype=np.uint32) for line in lines]
     lengths = np.array([len(line) for line in codes], dtype=np.int64)
@@ -112,13 +108,11 @@ def _list_grams(lines: Sequence[str]) -> tuple[IntArray, npt.NDArray[np.uint64]]
 
 
 def _count(rows: IntArray, columns: IntArray, shape: tuple[int, int]) -> Any:
-    """Count how often each line has each n-gram: a sparse matrix of lines and n-grams."""
     ones = np.ones(len(rows))
-    return sparse.coo_matrix((ones, (rows, columns)), shape=shape).tocsr()  # sums equal entries
+    return sparse.coo_matrix((ones, (rows, columns)), shape=shape).tocsr()  # equal entries are summed
 
 
 def _normalize(counts: Any, weights: FloatArray) -> Any:
-    """Weight the columns, and scale each row to the length 1."""
     weighted = counts @ sparse.diags(weights)
     lengths = np.sqrt(weighted.multiply(weighted).sum(axis=1)).A1
     return sparse.diags(1.0 / np.maximum(lengths, 1e-12)) @ weighted

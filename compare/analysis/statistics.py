@@ -59,15 +59,13 @@ FloatArray = npt.NDArray[np.float64]
 
 
 MAX_NGRAM_ORDER = 4
-"""The longest n-gram of BLEU (Papineni et al. 2002)."""
 
 
 def bleu(sums: npt.ArrayLike) -> FloatArray:
     """Compute corpus BLEU (cased), 0 to 100.
 
     An n-gram order without a match gets the exponential smoothing of mteval-v13a (Chen and Cherry 2014,
-    method 3): the first such order counts as 1/2 match, the next as 1/4. As in sacrebleu, BLEU is 0 if
-    nothing matches at all or if no sentence has four words.
+    method 3). As in sacrebleu, BLEU is 0 if nothing matches at all or if no sentence has four words.
 
     Args:
         sums: lengths of hypothesis and reference, matches of 1- to 4-grams, their totals: (..., 10).
@@ -86,12 +84,9 @@ def bleu(sums: npt.ArrayLike) -> FloatArray:
 def sentence_counts(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str = TOKENIZE
 ) -> IntArray:
-    """Count the statistics of N sentences, (N, 10), from whose sums ``bleu`` computes the score.
+    """Count the statistics of N sentences, (N, 10), whose sums ``bleu`` needs; the array is cached.
 
-    They are kept for the next analysis of the same texts, so that the array cannot be written.
-
-    Raises:
-        ValueError: there are not as many hypotheses as references.
+    Raises ValueError unless there are as many hypotheses as references.
     """
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses, but {len(references)} references")
@@ -101,7 +96,7 @@ def sentence_counts(
 @lru_cache(maxsize=256)  # about a hundred translations of two test sets, 0.1 MB per 1,000 sentences
 def _count(tokenize: str, hypotheses: tuple[str, ...], references: tuple[str, ...]) -> IntArray:
     counter = _with_references(tokenize, references)
-    # None: those that were counted when the metric was made.
+    # None stands for the references that the metric has counted already.
     counts = np.array(counter._extract_corpus_statistics(hypotheses, None), dtype=np.int64)
     counts.flags.writeable = False
     return counts
@@ -109,7 +104,6 @@ def _count(tokenize: str, hypotheses: tuple[str, ...], references: tuple[str, ..
 
 @lru_cache(maxsize=2)  # two test sets; the runs of a test set are scored one after the other
 def _with_references(tokenize: str, references: tuple[str, ...]) -> BLEU:
-    """Return BLEU that has counted the n-grams of its references."""
     return make_bleu(tokenize, references=[references])
 
 
@@ -124,18 +118,17 @@ BLEU_POINTS, NATS = "BLEU", "nats per token"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SampledScore:
-    """BLEU of one run on a test set, and on resamples of the test set."""
+    """Score of one run on a test set, and on resamples of the test set."""
 
     units: int
-    """Number of sentences, or of documents, that a resample draws."""
+    """Sentences, or documents, that a resample draws."""
     score: float
-    """BLEU of the whole test set, 0 to 100."""
     resampled: FloatArray
-    """BLEU of each bootstrap resample of the test set, (R,); resample r is the same for every run."""
+    """Score of each bootstrap resample, (R,); resample r is the same for every run."""
 
     @classmethod
     def of(cls, counts: FloatArray | IntArray, score: Callable[[Any], Any], draws: FloatArray) -> Self:
-        """Score the sums of statistics per sentence or document, (N, S), and those of resamples, (R, N)."""
+        """Score the sums of statistics, (N, S), and those of resamples, (R, N)."""
         return cls(units=len(counts), score=float(score(counts.sum(axis=0))), resampled=score(draws @ counts))
 
 
@@ -145,32 +138,20 @@ class ScoredTestSet:
 
     name: str
     models: Mapping[str, Mapping[int, SampledScore]]
-    """Scores of the runs by label, then by seed."""
+    """Scores by label, then by seed."""
     settings: Mapping[str, str | None] = field(default_factory=dict)
-    """``Result.settings_hash`` by the name of the run: models that differ in it are not compared."""
+    """``Result.settings_hash`` by run; models that differ in it are not compared."""
     failed: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """Seeds with which a model failed, by its label."""
+    """Failed seeds by label."""
     baseline: str = ""
     """Label of the model that the others are tested against; empty: all pairs are."""
     outcome: str = "first"
     """``scoring.outcome``: which test set decides."""
     metric: str = BLEU_POINTS
-    """Unit of the scores."""
 
 
 def bootstrap_draws(sentences: int, resamples: int) -> FloatArray:
-    """Draw bootstrap resamples of a test set.
-
-    The random numbers and their seed are those of sacrebleu's confidence interval and paired bootstrap, so
-    that both give the same results.
-
-    Args:
-        sentences: N, the size of the test set.
-        resamples: R.
-
-    Returns:
-        How often each resample contains each sentence, (R, N).
-    """
+    """Draw how often each resample contains each sentence, (R, N), like sacrebleu."""
     rng = np.random.default_rng(BOOTSTRAP_SEED)
     indices = rng.choice(sentences, size=(resamples, sentences), replace=True)
     return np.stack([np.bincount(resample, minlength=sentences) for resample in indices]).astype(np.float64)
@@ -186,19 +167,10 @@ def score_test_set(
     documents: Sequence[str] = (),
     **more: Any,
 ) -> ScoredTestSet:
-    """Compute the statistics and resampled scores of one test set.
+    """Compute the resampled scores of one test set; ``outputs`` are by label and seed.
 
-    Args:
-        name: the name of the test set.
-        references: one reference per sentence.
-        outputs: translations by label and seed, one line per sentence.
-        resamples: number of bootstrap resamples.
-        tokenize: sacrebleu's tokenizer of BLEU.
-        documents: the name of each sentence's document; documents are then resampled, not sentences.
-        more: further fields of ``ScoredTestSet``.
-
-    Raises:
-        ValueError: there are not as many translations as references.
+    If ``documents`` are named, they are resampled instead of sentences. Raises ValueError unless there are as
+    many translations as references.
     """
     counts = {
         label: {seed: sentence_counts(lines, references, tokenize) for seed, lines in runs.items()}
@@ -214,7 +186,6 @@ def _resample(
     resamples: int,
     **more: Any,
 ) -> ScoredTestSet:
-    """Score statistics per sentence by label and seed, and resamples of the sentences or documents."""
     names, numbers = np.unique(documents, return_inverse=True)
     draws = bootstrap_draws(len(names), resamples)
 
@@ -223,20 +194,14 @@ def _resample(
         np.add.at(totals, numbers, values)
         return SampledScore.of(totals, score, draws)
 
-    models = {label: {seed: sample(each) for seed, each in runs.items()} for label, runs in counts.items()}
+    models = {
+        label: {seed: sample(values) for seed, values in runs.items()} for label, runs in counts.items()
+    }
     return ScoredTestSet(models=models, **more)
 
 
 def score_tests(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[str, ScoredTestSet]:
-    """Score every test set of an experiment; this takes about 1 s per run and 1,000 sentences.
-
-    Args:
-        finished: the experiment.
-        resamples: number of bootstrap resamples.
-
-    Returns:
-        The test sets by name, that of the headline first.
-    """
+    """Score every test set of an experiment; takes about 1 s per run and 1,000 sentences."""
     return {
         test: score_test_set(
             test,
@@ -246,7 +211,7 @@ def score_tests(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[
                 for label, runs in finished.labels.items()
             },
             resamples=resamples,
-            tokenize=finished.tokenize,
+            tokenize=finished.scoring.tokenize,
             documents=finished.corpus.docs.get(test, ()),
             **_planned(finished),
         )
@@ -255,21 +220,19 @@ def score_tests(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[
 
 
 def _planned(finished: FinishedExperiment) -> dict[str, Any]:
-    """Return the fields of every ``ScoredTestSet`` of an experiment."""
     settings = {run.result.run: run.result.settings_hash for run in finished.runs}
     return {
         "settings": settings,
         "failed": finished.failed_seeds,
-        "baseline": finished.baseline,
-        "outcome": finished.outcome,
+        "baseline": finished.scoring.baseline,
+        "outcome": finished.scoring.outcome,
     }
 
 
 def score_likelihoods(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[str, ScoredTestSet]:
-    """Compute the log-likelihood per token that models give to the references, in nats: the second outcome.
+    """Compute the log-likelihood per token of the references, in nats: the second outcome.
 
-    Returns:
-        The test sets by name; none unless all trained runs have stored it per sentence.
+    Returns nothing unless all trained runs have stored it per sentence.
     """
     scored = {}
     for test in finished.corpus.tests:
@@ -290,11 +253,7 @@ def score_likelihoods(finished: FinishedExperiment, *, resamples: int = 1000) ->
 def decisive_scores(scored: Mapping[str, ScoredTestSet]) -> ScoredTestSet:
     """Return the test set that decides by ``scoring.outcome``, or the means of all.
 
-    Args:
-        scored: one or more test sets by name, the first test set being first.
-
-    Raises:
-        ValueError: the outcome names a test set that is not there.
+    Raises ValueError if there is no such test set.
     """
     first = next(iter(scored.values()))
     decisive = [scored[test] for test in outcome_tests(first.outcome, list(scored))]
@@ -308,12 +267,12 @@ def decisive_scores(scored: Mapping[str, ScoredTestSet]) -> ScoredTestSet:
 
 
 def mean_score(scores: Sequence[SampledScore]) -> SampledScore:
-    """Average the scores of a run on several test sets, whose sentences are resampled independently."""
+    """Average the scores of a run on several test sets, resampled independently."""
     # Test sets of one size share their draws, so that each is shifted by another number of resamples.
-    resampled = [np.roll(each.resampled, shift) for shift, each in enumerate(scores)]
+    resampled = [np.roll(sampled.resampled, shift) for shift, sampled in enumerate(scores)]
     return SampledScore(
-        units=sum(each.units for each in scores),
-        score=fmean(each.score for each in scores),
+        units=sum(sampled.units for sampled in scores),
+        score=fmean(sampled.score for sampled in scores),
         resampled=np.mean(resampled, axis=0),
     )
 
@@ -336,14 +295,14 @@ class Interval(NamedTuple):
 
 
 class Intervals(NamedTuple):
-    """The three intervals of a figure; those that are not known are None, as two of them for one seed."""
+    """The three intervals of a figure, where known; one seed has only the first."""
 
     test_set: Interval | None
     seeds: Interval | None
     combined: Interval | None
 
     def columns(self, stem: str, suffix: str = "") -> Row:
-        """Return the limits as table columns such as ``<stem>_seeds_low<suffix>``; None if missing."""
+        """Return the limits as table columns such as ``<stem>_seeds_low<suffix>``."""
         columns: Row = {}
         for kind, interval in self._asdict().items():
             low, high = interval or (None, None)
@@ -357,9 +316,9 @@ class Variances(NamedTuple):
     sentences: float
     """Over test sets, with the same seeds."""
     seeds: float
-    """Over seeds, on the same test set; 0 for one seed, which shows nothing of it."""
+    """Over seeds, on the same test set; 0 for one seed."""
     interaction: float
-    """Contained in both: a seed that does well on some sentences by chance."""
+    """Included in both: a seed that does well on some sentences by chance."""
 
     @property
     def total(self) -> float:
@@ -368,16 +327,12 @@ class Variances(NamedTuple):
 
 
 def t_quantile(dof: float, level: float = 0.95) -> float:
-    """Return half the width of a confidence interval of Student's t in standard errors."""
+    """Return half the width of a t interval in standard errors."""
     return float(stdtrit(dof, (1 + level) / 2))
 
 
 def model_intervals(runs: Sequence[SampledScore]) -> Intervals:
-    """Compute the intervals of a model's mean score, clipped to 0 to 100.
-
-    Args:
-        runs: the scores of one model, one per seed.
-    """
+    """Compute the intervals of a model's mean score from the scores of its seeds."""
     scores = np.array([run.score for run in runs])
     resampled = np.stack([run.resampled for run in runs])
     return clip_intervals(confidence_intervals(scores, resampled, runs[0].units))
@@ -385,19 +340,14 @@ def model_intervals(runs: Sequence[SampledScore]) -> Intervals:
 
 def clip_intervals(intervals: Intervals) -> Intervals:
     """Clip the limits to the range of scores, 0 to 100."""
-    return Intervals(*(each and Interval(*map(clip, each)) for each in intervals))
+    return Intervals(*(interval and Interval(*map(clip, interval)) for interval in intervals))
 
 
 def confidence_intervals(scores: FloatArray, resampled: FloatArray, sentences: int) -> Intervals:
-    """Compute the three intervals of the mean of ``scores``.
+    """Compute the three intervals of the mean of ``scores``, (k,), and resamples, (k, R).
 
     ``test_set`` is a bootstrap interval (Koehn 2004), ``seeds`` an interval of Student's t; for ``combined``
     see ``combined_half_width``.
-
-    Args:
-        scores: one score per seed, (k,).
-        resampled: the scores on resamples of the test set, (k, R); all seeds share the resamples.
-        sentences: the size of the test set.
     """
     center, half_width = estimate_ci(resampled.mean(axis=0))
     test_set = Interval(float(center - half_width), float(center + half_width))
@@ -409,7 +359,7 @@ def confidence_intervals(scores: FloatArray, resampled: FloatArray, sentences: i
 
 
 def seed_interval(scores: Sequence[float]) -> Interval | None:
-    """Compute the interval over seeds from the scores alone, one per seed; None for one seed."""
+    """Compute the interval over seeds from the scores alone; None for one seed."""
     if len(scores) < 2:
         return None
     half = t_quantile(len(scores) - 1) * stdev(scores) / math.sqrt(len(scores))
@@ -417,7 +367,7 @@ def seed_interval(scores: Sequence[float]) -> Interval | None:
 
 
 def estimate_variances(scores: FloatArray, resampled: FloatArray) -> Variances:
-    """Estimate the variances of the mean of ``scores``, which are described at ``confidence_intervals``.
+    """Estimate the variances of the mean of ``scores``.
 
     The bootstrap yields the interaction: the variance over resamples is m + x for a single seed and m + x/k
     for the mean over the k seeds, where m is common to all seeds and x is the interaction.
@@ -435,14 +385,9 @@ def combined_half_width(variances: Variances, seeds: int, sentences: int) -> flo
 
     It is an interval of Student's t on the total variance. Its degrees of freedom are the harmonic mean of
     those of both sources, weighted by their shares of the variance. Satterthwaite (1946) weights by squared
-    shares, which is too short here: a share estimated from few seeds is often far too low, and the variance
-    with it, so that such intervals cover 87 to 93% with 2 to 4 seeds that vary more than the sentences. For
-    the same reason the interval is never narrower than that over seeds.
-
-    Args:
-        variances: of the mean over seeds.
-        seeds: k.
-        sentences: N.
+    shares, which is too short here: a share estimated from few seeds is often far too low, so that such
+    intervals cover 87 to 93% with 2 to 4 seeds. For the same reason the interval is never narrower than that
+    over seeds.
     """
     over_seeds = t_quantile(seeds - 1) * math.sqrt(variances.seeds)
     if not (total := variances.total):
@@ -458,29 +403,27 @@ def combined_half_width(variances: Variances, seeds: int, sentences: int) -> flo
 ALPHA = 0.05
 """Significance level of the corrected p-value."""
 POWER = 0.8
-"""Power of the smallest difference that is reported, the usual choice (Cohen 1988)."""
+"""Power of the minimum detectable difference (Cohen 1988)."""
 
 
 class WelchTest(NamedTuple):
     """Welch's t test of two sets of seeds, with the variance over test sentences added."""
 
     difference: float
-    """Between the means."""
     error: float
     """Standard error of the difference."""
     dof: float
-    """Degrees of freedom."""
 
     @property
     def p(self) -> float:
-        """The two-sided p-value; of models without any variance 1 if they are equal, else 0."""
+        """Two-sided p-value; without any variance, 1 for equal means and 0 for others."""
         if not self.error:
             return float(self.difference == 0)
         return float(2 * stdtr(self.dof, -abs(self.difference) / self.error))
 
     @classmethod
     def of(cls, difference: float, parts: Sequence[tuple[float, float]]) -> Self:
-        """Combine independent variances, each with its degrees of freedom (Satterthwaite 1946)."""
+        """Combine independent variances with their degrees of freedom (Satterthwaite 1946)."""
         total = sum(part for part, _ in parts)
         squares = sum(part**2 / dof for part, dof in parts if part)
         return cls(difference, math.sqrt(total), total**2 / squares if squares else math.inf)
@@ -491,23 +434,17 @@ class WelchTest(NamedTuple):
         return Interval(self.difference - half, self.difference + half)
 
     def smallest_difference(self, tests: int) -> float:
-        """Return the true difference that is found with a probability of ``POWER``, as one of ``tests``."""
+        """Return the difference detected with probability ``POWER``, as one of ``tests``."""
         return float(stdtrit(self.dof, 1 - ALPHA / (2 * tests)) + stdtrit(self.dof, POWER)) * self.error
 
 
 def welch_test(first: Sequence[SampledScore], second: Sequence[SampledScore]) -> WelchTest:
     """Test whether other seeds of two models would differ on other sentences.
 
-    The variance has three parts. Over the seeds of each model it is that of their scores over k (Welch 1947),
-    and it contains the interaction: a seed that does well on some sentences by chance. It is never taken to
-    be below the interaction, which the sentences show: few seeds may agree by luck. The third part is that
-    over resamples of the test set, which both models share, without this interaction. With one seed the
-    variance over seeds is not known: the test is then that of these very models. The degrees of freedom are
-    those of Satterthwaite 1946, N - 1 for what the sentences show.
-
-    Args:
-        first: the scores of one model, one per seed.
-        second: the scores of the other.
+    The variance has three parts: for each model that over its seeds (Welch 1947), at least as large as the
+    interaction, because few seeds may agree by luck; and that over resamples of the test set, which both
+    share, without the interaction. With one seed, the test is of these very models. The degrees of freedom
+    are those of Satterthwaite 1946, N - 1 for the sentences.
     """
     models = [
         (np.array([run.score for run in runs]), np.stack([run.resampled for run in runs]))
@@ -515,12 +452,12 @@ def welch_test(first: Sequence[SampledScore], second: Sequence[SampledScore]) ->
     ]
     over_seeds = [estimate_variances(*model) for model in models]
     resampled = models[0][1].mean(axis=0) - models[1][1].mean(axis=0)
-    shared = float(resampled.var(ddof=1)) - sum(each.interaction for each in over_seeds)
+    shared = float(resampled.var(ddof=1)) - sum(variances.interaction for variances in over_seeds)
     of_sentences = first[0].units - 1
     parts = [(max(shared, 0.0), of_sentences)]
-    for each, runs in zip(over_seeds, (first, second), strict=True):
-        is_seeds = each.seeds >= each.interaction
-        parts.append((each.seeds, len(runs) - 1) if is_seeds else (each.interaction, of_sentences))
+    for variances, runs in zip(over_seeds, (first, second), strict=True):
+        is_seeds = variances.seeds >= variances.interaction
+        parts.append((variances.seeds, len(runs) - 1) if is_seeds else (variances.interaction, of_sentences))
     return WelchTest.of(float(models[0][0].mean() - models[1][0].mean()), parts)
 
 
@@ -528,33 +465,22 @@ def welch_test(first: Sequence[SampledScore], second: Sequence[SampledScore]) ->
 
 
 _LIMIT = re.compile(r"(?P<metric>.+)_ci_(?P<end>low|high)(?P<suffix>(_.+)?)")
-"""Column of a limit of the interval of one run; the suffix names a further test set."""
+"""Column of an interval's limit; the suffix names a further test set."""
 
 
 def aggregate_seeds(finished: FinishedExperiment, scored: Mapping[str, ScoredTestSet]) -> list[Row]:
-    """Aggregate the runs of each label over their seeds.
+    """Aggregate the runs of each label over their seeds, one row per label.
 
-    - A number becomes its mean, with the standard deviation over seeds beside it as ``<name>_sd`` (None for
-      one seed); where the BLEU of the seeds lies in two groups, all of it as ``<name>_groups``. If one seed
-      lacks the figure, there is no mean: over the remaining seeds it would be biased.
-    - Any other value is kept if all seeds agree on it. ``seeds`` is the number of seeds.
-    - With the outcome "mean", the mean BLEU over the test sets stands beside them as that of a test set
-      called mean.
-    - The interval of each run is replaced by the intervals of the mean score: ``bleu_test_set_low``,
-      ``bleu_seeds_low``, ``bleu_combined_low`` and the same with ``_high``. Columns of further test sets end
-      in their name, as in ``bleu_seeds_low_test_long``. Without translations there is only the interval over
-      seeds, and for one seed, which is its own mean, the interval of the run.
-
-    Args:
-        finished: the experiment.
-        scored: its test sets by name, as returned by ``score_tests``; empty if there are no translations.
-
-    Returns:
-        One row per label, in the order of the experiment's table, with the column names of its runs, the same
-        in all rows.
+    - A number becomes its mean, or None if a seed lacks it. ``<name>_sd`` is the standard deviation;
+      ``<name>_groups`` lists BLEU that lies in two groups.
+    - Other values stay if all seeds agree. ``seeds`` is the number of seeds.
+    - With the outcome "mean", the mean BLEU stands beside the test sets as that of one called mean.
+    - The intervals become those of the mean score: ``bleu_test_set_low``, ``bleu_seeds_low``,
+      ``bleu_combined_low`` and ``_high``, with the suffix of further test sets. Without translations only
+      the interval over seeds, or that of the only run, is known.
     """
-    tests = {f"_{test}" if number else "": each for number, (test, each) in enumerate(scored.items())}
-    is_mean = finished.outcome == "mean"
+    tests = {f"_{test}" if number else "": scores for number, (test, scores) in enumerate(scored.items())}
+    is_mean = finished.scoring.outcome == "mean"
     if is_mean and scored:
         tests["_mean"] = decisive_scores(scored)
     rows = []
@@ -571,15 +497,6 @@ def aggregate_seeds(finished: FinishedExperiment, scored: Mapping[str, ScoredTes
 
 
 def _aggregate_row(seed_rows: Sequence[Row], scored: Mapping[str, Sequence[SampledScore]]) -> Row:
-    """Aggregate the rows of one label.
-
-    Args:
-        seed_rows: one row per seed.
-        scored: the scores of the label, by suffix of the columns of their test set.
-
-    Returns:
-        One row; what is not known is None.
-    """
     aggregate: Row = {}
     for name in dict.fromkeys(name for row in seed_rows for name in row):
         limit = _LIMIT.fullmatch(name)
@@ -607,8 +524,7 @@ def _aggregate_row(seed_rows: Sequence[Row], scored: Mapping[str, Sequence[Sampl
 def _intervals_of_rows(seed_rows: Sequence[Row], metric: str, suffix: str) -> Intervals:
     """Return the intervals of a mean that are known without the translations.
 
-    The bootstrap intervals of several runs do not give that of their mean, because the runs are good and bad
-    on the same sentences.
+    Those of several runs do not give that of their mean: the runs do well on the same sentences.
     """
     names = [f"{metric}{end}{suffix}" for end in ("", "_ci_low", "_ci_high")]
     if any(row.get(name) is None for row in seed_rows for name in names):
@@ -626,18 +542,11 @@ def check_label(label: str, labels: Collection[str]) -> None:
         raise ValueError(f"no finished model is labelled {label!r}; {did_you_mean(label, labels)}")
 
 
-# Many tests.
+# Comparisons of files, and correction for many tests.
 
 
 def holm_correction(p_values: Sequence[float]) -> list[float]:
-    """Correct p-values for multiple comparisons, controlling the family-wise error rate (Holm 1979).
-
-    Args:
-        p_values: the p-values of all comparisons of the family.
-
-    Returns:
-        The corrected p-values, in the same order.
-    """
+    """Correct p-values for multiple comparisons; controls the family-wise error (Holm 1979)."""
     corrected = [0.0] * len(p_values)
     largest = 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=lambda index: p_values[index])):
@@ -654,29 +563,22 @@ class PairedDifference(NamedTuple):
     difference: float
     """BLEU of first minus BLEU of second."""
     p: float
-    """Two-sided p-value of approximate randomisation, with Holm's correction for all pairs of the call."""
+    """Two-sided p-value of approximate randomisation, Holm-corrected for the call."""
 
 
 RANDOMISATIONS = 10_000
-"""Trials of approximate randomisation."""
 
 
 def compare_files(
     systems: Sequence[str | Path], references: Sequence[str | Path], scoring: ScoringOptions = HEADLINE
 ) -> list[PairedDifference]:
-    """Test which translations of one test set differ in BLEU; it says nothing of models trained again.
+    """Test which files of translations differ in BLEU; it says nothing of models trained again.
 
-    In each trial the two systems exchange their translations of random sentences (Noreen 1989); p is the
-    share of trials, and of what was found, that differ as much. sacreBLEU's test counts only those that
-    differ more, so that systems which differ in a single sentence get p = 0.0001.
+    In each trial two systems exchange their translations of random sentences (Noreen 1989); p is the share of
+    trials, the observation included, with at least this difference. sacreBLEU counts only larger ones, so
+    that systems that differ in a single sentence get p = 0.0001.
 
-    Args:
-        systems: files of translations, one line per sentence.
-        references: files of references, with as many lines.
-        scoring: options of BLEU.
-
-    Raises:
-        ValueError: two files have different numbers of lines.
+    Raises ValueError if two files have different numbers of lines.
     """
     paths = as_paths(systems)
     outputs, texts = read_scored(paths, as_paths(references))
@@ -684,13 +586,13 @@ def compare_files(
     counts = [np.array(metric._extract_corpus_statistics(lines, None)) for lines in outputs]
     rng, pairs = np.random.default_rng(BOOTSTRAP_SEED), list(combinations(counts, 2))
     differences = [float(bleu(one.sum(0)) - bleu(other.sum(0))) for one, other in pairs]
-    as_large = [1] * len(pairs)  # what was found
-    for _ in range(RANDOMISATIONS // 100):  # in parts, since all need 160 kB of memory per line
+    as_large = [1] * len(pairs)  # the observed difference
+    for _ in range(RANDOMISATIONS // 100):  # in parts, since all would need 160 kB of memory per line
         swapped = rng.integers(2, size=(100, len(texts[0]))).astype(np.float64)
         for index, (one, other) in enumerate(pairs):
             moved = swapped @ (other - one)
             random_differences = bleu(one.sum(0) + moved) - bleu(other.sum(0) - moved)
-            least = abs(differences[index]) - 1e-9  # rounding
+            least = abs(differences[index]) - 1e-9  # tolerance for rounding
             as_large[index] += int((np.abs(random_differences) >= least).sum())
     corrected = holm_correction([count / (RANDOMISATIONS + 1) for count in as_large])
     names = combinations(map(str, paths), 2)

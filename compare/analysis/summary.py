@@ -1,4 +1,4 @@
-"""Everything that is said of an experiment: means, comparisons and outcome, of one or several budgets."""
+"""Summary of an experiment: means, comparisons and outcome, of one or several budgets."""
 
 from itertools import combinations
 from pathlib import Path
@@ -13,17 +13,9 @@ from compare.system.messages import explain
 
 
 def summarise(folder: Path, *, data_root: str = "", budget: int | None = None) -> Summary:
-    """Compute the means and the outcome of an experiment.
+    """Compute the means and the outcome of an experiment; errors are those of ``load_finished``.
 
-    The outcome of the largest budget also says who leads at which budgets, and where the curves cross.
-
-    Args:
-        folder: of the experiment.
-        data_root: the folder of the corpus; empty: that of the config.
-        budget: one of several budgets, as for ``of_budget``.
-
-    Raises:
-        ValueError: no run is finished, or a file is damaged.
+    The outcome of the largest budget also compares the budgets.
     """
     finished = load_finished(folder, data_root=data_root, needs_texts=False, budget=budget)
     scored, comparisons, outcome = compare_all(finished)
@@ -36,19 +28,13 @@ def summarise(folder: Path, *, data_root: str = "", budget: int | None = None) -
 
 
 def _compare_budgets(largest: FinishedExperiment, its_comparisons: list[Comparison]) -> list[str]:
-    """Describe the curves over all budgets.
-
-    Args:
-        largest: the experiment at the largest of several budgets.
-        its_comparisons: those of its models.
-    """
     *smaller, last = largest.budgets
     comparisons = {budget: compare_all(largest.at_budget(budget))[1] for budget in smaller}
     comparisons[last] = its_comparisons
     curves = make_curves(cost_points(largest).rows)
     pairs = list(combinations(curves, 2))
-    if largest.baseline in curves:
-        pairs = [(label, largest.baseline) for label in curves if label != largest.baseline]
+    if (baseline := largest.scoring.baseline) in curves:
+        pairs = [(label, baseline) for label in curves if label != baseline]
     try:
         return describe_costs(curves, pairs, comparisons)
     except ValueError as error:

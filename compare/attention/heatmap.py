@@ -1,14 +1,15 @@
 """Heat maps of attention weights: one map per head, one row of maps per layer; they need no display."""
 
-import logging
 import textwrap
 import unicodedata
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from io import BytesIO
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib import font_manager
 from matplotlib.axes import Axes
@@ -17,28 +18,37 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from numpy.typing import NDArray
 
-logger = logging.getLogger(__name__)
+from data.files import warn_once
 
 CELL_INCHES = 0.27
-"""Side of a cell, which holds one token at 9 points."""
+"""Side of a cell, for tokens at 9 points."""
 SMALL_CELL_INCHES = 0.21
-"""Side of a cell where there are several maps; tokens at 7 points."""
+"""Side of a cell of several maps, for tokens at 7 points."""
 POINTS_PER_INCH = 72
 NAME_INCHES = 0.3
-"""Space for the name of an axis or of a map."""
+"""Space for the name of an axis or a map."""
 GAP_INCHES = 0.2
 TITLE_POINTS = 10
 MIN_WIDTH_INCHES = 4.5
-"""A figure is at least so wide, so that its title has space."""
+"""Least width of a figure, for its title."""
+
+
+@contextmanager
+def plain_style() -> Iterator[None]:
+    """Draw with matplotlib's defaults, whatever the user's matplotlibrc or notebook has set."""
+    with mpl.rc_context({name: value for name, value in mpl.rcParamsDefault.items() if name != "backend"}):
+        yield
 
 
 class HeatMaps(Figure):
-    """A figure that a notebook shows even where pyplot was never imported."""
+    """A figure that a notebook shows without pyplot."""
 
+    @plain_style()
     def _repr_png_(self) -> bytes:
         return render_figure(self, format="png")
 
 
+@plain_style()
 def draw_heads(
     layers: Sequence[tuple[Sequence[object], NDArray[Any]]],
     rows: Sequence[str],
@@ -46,14 +56,10 @@ def draw_heads(
     title: Sequence[str],
     color: str,
 ) -> Figure:
-    """Draw every head of every layer, and the mean of several, as shades from 0 (white) to 1 (``color``).
+    """Draw all heads and their mean by layer, as shades from 0 (white) to 1 (``color``).
 
-    Args:
-        layers: of each layer names and weights (maps, T, S) of its heads and of their mean; at least one.
-        rows: the T tokens of the translation.
-        columns: the S tokens of the source.
-        title: texts above the maps, such as the sentence; empty ones are left out.
-        color: of weight 1, as #RRGGBB.
+    A layer has names and weights (maps, T, S). ``rows`` are the T tokens of the translation, ``columns`` the
+    S tokens of the source, ``title`` texts above the maps.
     """
     shades = LinearSegmentedColormap.from_list("", ["#FFFFFF", color])
     several = len(layers) > 1 or len(layers[0][0]) > 1
@@ -71,10 +77,10 @@ def draw_heads(
     figure.text(0.1 / width, 1 - 0.1 / height, heading, va="top", fontsize=TITLE_POINTS, parse_math=False)
     for layer, (heads, weights) in enumerate(layers):
         bottom = height - top - layer_height * (layer + 1) + NAME_INCHES
-        for place, head in enumerate(heads):
-            x = left + (map_width + GAP_INCHES) * place
+        for position, head in enumerate(heads):
+            x = left + (map_width + GAP_INCHES) * position
             axes = figure.add_axes((x / width, bottom / height, map_width / width, map_height / height))
-            _draw_map(axes, weights[place], rows if place == 0 else [], columns, points, shades)
+            _draw_map(axes, weights[position], rows if position == 0 else [], columns, points, shades)
             below = -0.1 / map_height
             axes.text(0, below, str(head), va="top", fontsize=points + 1, transform=axes.transAxes)
     first = figure.axes[0]
@@ -93,7 +99,6 @@ def _draw_map(
     points: int,
     shades: Colormap,
 ) -> None:
-    """Draw one map; the first of a layer has the tokens of its ``rows`` beside it."""
     axes.imshow(weights, cmap=shades, vmin=0, vmax=1, interpolation="nearest", aspect="auto")
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
@@ -110,13 +115,11 @@ def _draw_map(
 
 
 def _wrap(texts: Sequence[str], width: float) -> str:
-    """Return texts as lines that fit ``width`` inches."""
     characters = int(width * POINTS_PER_INCH / (0.6 * TITLE_POINTS))
     return "\n".join(line for text in texts for line in textwrap.wrap(text, characters))
 
 
 def _label_inches(labels: Sequence[str], points: int) -> float:
-    """Estimate the width of the longest label; a wide character takes the space of two."""
     ems = (sum(1.1 if unicodedata.east_asian_width(c) in "WF" else 0.65 for c in label) for label in labels)
     return 0.05 + max(ems) * points / POINTS_PER_INCH
 
@@ -125,9 +128,9 @@ def _label_inches(labels: Sequence[str], points: int) -> float:
 
 
 def render_figure(figure: Figure, **options: Any) -> bytes:
-    """Return the image that ``savefig`` writes, with fonts that have its characters where there are any."""
+    """Return the image of ``savefig``, with fonts that have its characters where possible."""
 
-    def save() -> tuple[bytes, bool]:  # and whether characters are missing
+    def save() -> tuple[bytes, bool]:  # the image, and True if characters are missing
         buffer = BytesIO()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -146,37 +149,31 @@ def render_figure(figure: Figure, **options: Any) -> bytes:
 
 @cache
 def find_fonts(characters: frozenset[str]) -> list[str]:
-    """Return names of fonts that together have the characters; warn of scripts that no font here has."""
+    """Return names of fonts that have the characters; warn of scripts without a font."""
     default = font_manager.findfont(font_manager.FontProperties())
     families = [font_manager.get_font(default).family_name]
-    missing = {each for each in characters if each.isprintable()} - _characters_of(default)
+    missing = {character for character in characters if character.isprintable()} - _characters_of(default)
     fonts = sorted(font_manager.findSystemFonts()) if missing else []
     while best := max(fonts, key=lambda font: len(_characters_of(font) & missing), default=""):
-        if not (found := _characters_of(best) & missing):
+        if not (covered := _characters_of(best) & missing):
             break
-        font_manager.fontManager.addfont(best)  # its list may be older than the font
+        font_manager.fontManager.addfont(best)  # matplotlib's list may be older than the font
         families.append(font_manager.get_font(best).family_name)
-        missing -= found
+        missing -= covered
     letters = set(filter(str.isalpha, missing)) or missing  # a script's punctuation comes with its letters
-    for script in sorted({unicodedata.name(each, "unnamed").split()[0] for each in letters}):
-        _warn_of(script)
+    for script in sorted({unicodedata.name(letter, "unnamed").split()[0] for letter in letters}):
+        is_cjk = script in ("CJK", "HIRAGANA", "KATAKANA", "HANGUL")
+        warn_once(
+            f"no font on this machine has {script} characters, so pictures show boxes: install one, such as "
+            f"Noto (package fonts-noto-{'cjk' if is_cjk else 'core'} on Debian and Ubuntu); the viewer and "
+            "SVG files use the reader's fonts"
+        )
     return families
 
 
 @cache
 def _characters_of(font: str) -> set[str]:
-    """Read which characters the font in a file has; none, if it cannot be read."""
     try:
         return set(map(chr, font_manager.get_font(font).get_charmap()))
     except (OSError, RuntimeError):
         return set()
-
-
-@cache
-def _warn_of(script: str) -> None:
-    """Warn, once for each script, of characters that stand as boxes in pictures."""
-    package = "fonts-noto-cjk" if script in ("CJK", "HIRAGANA", "KATAKANA", "HANGUL") else "fonts-noto-core"
-    logger.warning(
-        f"no font on this machine has {script} characters, which are boxes in pictures: install one, such as "
-        f"Noto (package {package} of Debian and Ubuntu); the viewer and SVG files use the reader's fonts"
-    )

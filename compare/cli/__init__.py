@@ -16,7 +16,7 @@ from compare.system.locks import Locked
 from compare.system.log import discard, hide_messages
 from compare.system.messages import first_line, is_out_of_memory
 from compare.system.processes import Interrupted, Terminated, is_main_process, raise_on_signals
-from data.text import visible, visible_lines
+from data.text import visible
 
 __all__ = ["app", "main"]
 
@@ -26,12 +26,15 @@ INTERRUPTED = 128 + signal.SIGINT
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; the exit status is 0, 2 (the user's mistake), 1 (failure) or 128 + signal."""
+    os.environ["MPLBACKEND"] = (
+        "agg"  # commands show no windows; notebooks name a backend that may not be here
+    )
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # closed by who started the program
+        if getattr(sys, name) is None:  # the caller closed it
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (until the end)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # what the encoding of a terminal lacks
+            stream.reconfigure(errors="backslashreplace")  # for characters that the terminal cannot encode
     try:
         with raise_on_signals():
             return _flushed(_run(arguments))
@@ -53,26 +56,32 @@ def _run(arguments: list[str] | None) -> int:
 
     try:
         status: Any = app(args=arguments, standalone_mode=False)
-        if status == INTERRUPTED:  # what typer makes of it without a word
+        if status == INTERRUPTED:  # typer's status for Ctrl-C, which it prints nothing about
             raise KeyboardInterrupt
         return int(status or 0)
     except Interrupted as stop:
         say(f"{stop}; run the same command again to continue")
         return 128 + stop.signum
     except (KeyboardInterrupt, typer.Abort, Terminated) as stop:
-        say("stopped; what was finished is kept: the same command again does the rest")
+        say("stopped; finished work is kept: run the same command again to do the rest")
         return stop.status if isinstance(stop, Terminated) else INTERRUPTED
     except Locked as locked:
-        say(f"error: {locked}: run the same command again when it has ended")
+        say(f"error: {locked}: run the same command again when that process has ended")
         return 2
     except (ValueError, OSError) as error:
         say(f"error: {_one_line(error)}")
         return 2
     except Exception as error:
         if hasattr(error, "format_message"):  # typer's own errors; their class differs between versions
-            message = visible_lines(error.format_message())
-            error.format_message = lambda: message
-            error.show()  # type: ignore[attr-defined]
+            context = getattr(error, "ctx", None)
+            help_page = f"; see {context.command_path} --help" if context else ""
+            message = error.format_message().rstrip(".")
+            say(
+                message if "\n" in message else f"error: {message}{help_page}"
+            )  # help: there were no arguments
+            return 2
+        if str(error).startswith("Symlink loop"):  # from pathlib, up to Python 3.12
+            say(f"error: {first_line(error)}: remove the link, or name another folder")
             return 2
         if not is_out_of_memory(error):
             raise
@@ -81,7 +90,7 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def _flushed(status: int) -> int:
-    """Flush standard output; return ``status``, or an error status if that fails."""
+    """Flush standard output; return ``status``, or an error status on failure."""
     try:
         sys.stdout.flush()
         return status
@@ -94,9 +103,8 @@ def _flushed(status: int) -> int:
 
 
 def _one_line(error: ValueError | OSError) -> str:
-    """Return the message of an error in one line, with the file name if the system reports one."""
     message = str(error)
     if isinstance(error, OSError) and error.strerror:
-        place = "standard output: " if error.errno == errno.ENOSPC else ""  # our own files are named already
-        message = f"{error.filename}: {error.strerror}" if error.filename else f"{place}{error.strerror}"
+        prefix = "standard output: " if error.errno == errno.ENOSPC else ""  # our own files are named already
+        message = f"{error.filename}: {error.strerror}" if error.filename else f"{prefix}{error.strerror}"
     return " ".join(map(visible, message.splitlines()))

@@ -1,6 +1,7 @@
 """Commands about data, presets and the machine: data check, data prepare, data get, models, doctor."""
 
 import logging
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +11,7 @@ import typer
 import compare
 from compare.cli import options as cli
 from compare.report.render import list_text
+from compare.system.locks import lock_folder
 from compare.system.log import counting
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ SplitSize = Annotated[
 NAMED = Path("corpora")
 """Where `data get` puts named corpora by default, and `data prepare` finds them."""
 ALL = ""
-"""Key of a corpus that is not divided into splits."""
+"""Key of a corpus without splits."""
 
 Files = Annotated[
     list[Path] | None,
@@ -45,7 +47,7 @@ Fields = Annotated[str, typer.Option(help="Fields of JSON lines, such as transla
 Langs = Annotated[str, typer.Option(help="Languages, such as en,de [default: from the file names].")]
 
 
-@data_app.command()
+@data_app.command(cls=cli.Command)
 def check(
     files: Files = None,
     src: SrcFiles = None,
@@ -58,7 +60,7 @@ def check(
 ) -> int:
     """Measure a corpus and list suspicious lines.
 
-    The exit status is 1 if a run would reject some of them.
+    The exit status is 1 if a run would reject any of them.
 
     Example: attnbench data check corpus.de corpus.en
     """
@@ -67,12 +69,12 @@ def check(
 
     splits, _ = _splits(files or [], src or [], tgt or [], columns, fields, langs)
     with counting("pairs") as progress:
-        found = compute(splits, progress=progress)
-    cli.show(found.to_json(), render_check(found), as_json=as_json)
-    return 1 if found.num_unusable else 0
+        report = compute(splits, progress=progress)
+    cli.show(report.to_json(), render_check(report), as_json=as_json)
+    return 1 if report.num_unusable else 0
 
 
-@data_app.command()
+@data_app.command(cls=cli.Command)
 def prepare(
     files: Corpus = None,
     out: Annotated[Path | None, typer.Option(help="The folder to create, or an empty one.")] = None,
@@ -84,8 +86,10 @@ def prepare(
     valid: SplitSize = None,
     test: SplitSize = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed for drawing valid and test.")] = 1,
-    max_words: Annotated[int, typer.Option(min=0, help="Drop longer pairs, in words a side; 0: none.")] = 0,
-    max_ratio: Annotated[float, typer.Option(min=0, help="Drop larger ratios of lengths; 0: none.")] = 0,
+    max_words: Annotated[int, typer.Option(min=0, help="Drop pairs with a side of more words; 0: none.")] = 0,
+    max_ratio: Annotated[
+        float, typer.Option(min=0, help="Drop pairs with a larger length ratio; 0: none.")
+    ] = 0,
     drop_duplicates: Annotated[bool, cli.flag("drop-duplicates", "Drop repeated pairs.")] = False,
     drop_copies: Annotated[bool, cli.flag("drop-copies", "Drop untranslated pairs.")] = False,
     drop_broken: Annotated[bool, cli.flag("drop-broken", "Drop pairs with broken text.")] = False,
@@ -145,12 +149,7 @@ def prepare(
         if dry_run or out is None:
             made = preview_corpus(plan, progress)
         else:
-            made = make(
-                plan,
-                out,
-                lambda first_pass, sizes: starter_experiment(found_langs, first_pass, sizes),
-                progress=progress,
-            )
+            made = make(plan, out, partial(starter_experiment, found_langs), progress=progress)
     cli.show(made, render_summary(made), as_json=as_json)
     if out is not None and not dry_run:
         written, _ = _splits([out], [], [], "", "", ",".join(found_langs))
@@ -164,7 +163,7 @@ def prepare(
 
 
 def _resolve_name(files: list[Path], langs: str) -> list[Path]:
-    """Return ``files``, or the folder of the named corpus if they are the name of one."""
+    """Return ``files``, or the folder of the corpus that they name."""
     from data.formats import parse_languages
     from data.named import CORPORA, downloaded_folder
 
@@ -177,7 +176,7 @@ def _resolve_name(files: list[Path], langs: str) -> list[Path]:
 def _splits(
     files: list[Path], src: list[Path], tgt: list[Path], columns: str, fields: str, langs: str
 ) -> "tuple[dict[str, tuple[Source, ...]], tuple[str, str]]":
-    """Find the sources of each split, and the two languages, from the command line arguments."""
+    """Return the sources of each split, and the two languages."""
     from data.formats import find_sources, folder_sources, languages, parse_languages
 
     given_langs = parse_languages(langs) if langs else None
@@ -196,12 +195,12 @@ def _splits(
     return {ALL: sources}, given_langs or named
 
 
-@data_app.command()
+@data_app.command(cls=cli.Command)
 def get(
     name: Annotated[str | None, typer.Argument(help="A corpus of --list.")] = None,
     src: Annotated[str, typer.Option(help="Source language [default: the corpus' first pair].")] = "",
     tgt: Annotated[str, typer.Option(help="Target language.")] = "",
-    out: Annotated[Path, typer.Option(help="Folder in which the corpus gets its own.")] = NAMED,
+    out: Annotated[Path, typer.Option(help="Parent of the corpus folder.")] = NAMED,
     list_corpora: cli.ListAll = False,
     dry_run: cli.DryRun = False,
     quiet: cli.Quiet = False,
@@ -209,13 +208,13 @@ def get(
 ) -> int:
     """Download a named corpus and write its folder.
 
-    After an interruption, run the same command again to resume. --dry-run prints files and URLs; --list
-    --json those of all corpora, with their hashes.
+    After an interruption, the same command resumes. --dry-run prints files and URLs; --list --json prints
+    those of all corpora, with their hashes.
 
     Example: attnbench data get multi30k --src en --tgt fr
     """
     from compare.report.corpus import addresses, entries, render_catalogue
-    from data.named import fetch
+    from data.named import fetch, named_corpus
 
     if name is None or list_corpora:
         cli.show(entries(), render_catalogue(), as_json=as_json)
@@ -225,18 +224,21 @@ def get(
         text = "\n".join(f"{file['file']}  {file['from'][0]}" for file in files)
         cli.show(files, text, as_json=as_json)
         return 0
-    with counting("MB") as progress:
+    downloads = out / "downloads" / named_corpus(name).name
+    with counting("MB") as progress, lock_folder(downloads, wait=True):
         folder = fetch(name, src, tgt, out, progress)
     cli.show({"folder": str(folder)}, str(folder), as_json=as_json)
     return 0
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def models(
-    name: Annotated[str | None, typer.Argument(help="Describe this preset [default: list them].")] = None,
+    name: Annotated[str | None, typer.Argument(help="The preset to describe [default: list all].")] = None,
     list_presets: cli.ListAll = False,
-    vocabulary: Annotated[int, typer.Option(min=5, help="Entries of each side's vocabulary.")] = 8000,
-    verify: Annotated[bool, cli.flag("verify", "Check that the preset NAME does what a model must.")] = False,
+    vocabulary: Annotated[int, typer.Option(min=5, help="Size of each vocabulary.")] = 8000,
+    verify: Annotated[
+        bool, cli.flag("verify", "Check the model of the preset against the rules for models.")
+    ] = False,
     plugin: cli.PluginModules = None,
     quiet: cli.Quiet = False,
     as_json: cli.AsJson = False,
@@ -244,8 +246,8 @@ def models(
     """List the presets, or describe one.
 
     A description shows settings, departures from the paper, formulas, and modules with their weights.
-    With --verify, the model is built small and run on a few sentences: step against forward, causality,
-    padding, batch neighbours, beams, saved weights, FLOPs; the exit status is 1 if a check fails.
+    --verify builds a small model and runs it on a few sentences. It checks steps against forward, causality,
+    padding, batch neighbours, beams, saved weights and FLOPs. The exit status is 1 if a check fails.
 
     Example: attnbench models luong-local-p
     """
@@ -256,42 +258,44 @@ def models(
             )
         from compare.models.presets import PRESETS
 
-        kept = ("about", "source", "paper_size")
+        shown = ("about", "source", "paper_size")
         presets = [
-            {"preset": name} | {each: getattr(preset, each) for each in kept}
+            {"preset": name} | {field: getattr(preset, field) for field in shown}
             for name, preset in PRESETS.items()
         ]
         cli.show(presets, _preset_list(presets), as_json=as_json)
         return 0
     if verify:
         verdicts = compare.verify_preset(name)
-        rows = [{"check": each.check, "outcome": "ok" if each.holds else each.problem} for each in verdicts]
+        rows = [
+            {"check": verdict.check, "outcome": "ok" if verdict.holds else verdict.problem}
+            for verdict in verdicts
+        ]
         cli.show(verdicts, list_text(rows), as_json=as_json)
         return 0 if all(verdict.holds for verdict in verdicts) else 1
     from compare.models.presets import render_description
 
-    found = compare.describe_preset(name, vocabulary)
-    cli.show(found, render_description(found), as_json=as_json)
+    description = compare.describe_preset(name, vocabulary)
+    cli.show(description, render_description(description), as_json=as_json)
     return 0
 
 
 def _preset_list(presets: list[dict[str, Any]]) -> str:
-    """Format the list, with the presets in the size of their papers last."""
     tables = [
         list_text(
             [
-                {"preset": each["preset"], "what it is": each["about"], "source": each["source"]}
-                for each in presets
-                if each["paper_size"] == paper_size
+                {"preset": preset["preset"], "what it is": preset["about"], "source": preset["source"]}
+                for preset in presets
+                if preset["paper_size"] == paper_size
             ]
         )
         for paper_size in (False, True)
     ]
     note = "attnbench models NAME shows the size, settings and formulas of one preset"
-    return "\n\n".join([tables[0], "in the size of the paper:", tables[1], note])
+    return "\n\n".join([tables[0], "with the sizes of their papers:", tables[1], note])
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def doctor(as_json: cli.AsJson = False) -> int:
     """Describe this machine and name what is missing."""
     from compare.system.doctor import render_diagnoses

@@ -1,14 +1,16 @@
 """The program, and the options that several commands share."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 import compare
 from compare.system.log import show_messages
+from compare.system.messages import nearest
 from compare.system.processes import is_main_process, is_torchrun
 from data.text import visible_lines
 
@@ -18,7 +20,6 @@ GROUPS = {
     "Share": ("check", "publish", "export"),
     "Machine": ("doctor",),
 }
-"""The commands as ``--help`` shows them."""
 
 
 MEANT = {
@@ -28,24 +29,47 @@ MEANT = {
     **dict.fromkeys(("results", "show"), "table"),
     "benchmark": "bench",
     "prepare": "data prepare",
+    **dict.fromkeys(("ensemble", "extend", "score-run", "score-model", "add-scores"), "score --help"),
+    "converge": "run with train.budgets",
+    "contrast": "study contrastive",
 }
-"""Names that people try, with the command that does it."""
+"""Names that people try, with the right command."""
 
 
 class CommandGroup(TyperGroup):
     """The commands in groups."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find a command; the error of a name that people try says what it is called here."""
-        if args[0] in MEANT:
-            raise ValueError(f"no command {args[0]!r}: it is attnbench {MEANT[args[0]]}")
-        return super().resolve_command(ctx, args)
+        """Find a command; an error suggests what was probably meant."""
+        name = args[0]
+        if name in self.commands or name.startswith("-"):
+            return super().resolve_command(ctx, args)
+        from compare.config import shipped_experiments
+
+        meant = {**MEANT, **{shipped: f"run {shipped}" for shipped in shipped_experiments()}}
+        if name in meant:
+            raise ValueError(f"no command {name!r}: use attnbench {meant[name]}")
+        near = nearest(name, [*self.commands, *meant], 0.6)
+        hint = f"did you mean {meant.get(near, near)}?" if near else "attnbench --help lists them"
+        raise ValueError(f"no command {name!r}; {hint}")
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write one section per group."""
         for group, names in GROUPS.items():
             with formatter.section(group):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(68)) for name in names])
+
+
+class Command(TyperCommand):
+    """A command whose help shows repeatable values as <path>..., not as <list[Path]>."""
+
+    def get_help(self, ctx: Any) -> str:
+        """Return the help with its columns aligned."""
+        return re.sub(
+            r"<list\[(\w+)\]>",
+            lambda match: f"<{match[1].lower()}>...".ljust(len(match[0])),
+            super().get_help(ctx),
+        )
 
 
 app = typer.Typer(
@@ -85,30 +109,23 @@ def _experiments() -> Sequence[Mapping[str, Any]]:
 
 
 def _print_version(asked: bool) -> None:
-    """Print the version and stop; called by typer for ``--version``."""
     if asked:
         print_visible(f"attnbench {compare.__version__}")
         raise typer.Exit
 
 
 def _show_messages(quiet: bool) -> bool:
-    """Show what the program says beside its results, in one process of a torchrun job."""
     show_messages(quiet=quiet or not is_main_process())
     return quiet
 
 
 def _load_plugins(named: list[str] | None) -> list[str] | None:
-    """Import the plug-ins that ``--plugin`` names; called by typer."""
     compare.load_plugins(named or [])
     return named
 
 
 def _corpus_folder(setting: str) -> str:
-    """Return the FOLDER of ``data.root=FOLDER``, absolute; empty if there is none.
-
-    Raises:
-        ValueError: another setting, or an empty folder.
-    """
+    """Return the FOLDER of ``data.root=FOLDER``, absolute; empty if there is none."""
     if not setting:
         return ""
     from compare.config.parse import absolute_root  # slow to import
@@ -125,7 +142,7 @@ def _corpus_folder(setting: str) -> str:
 
 Config = Annotated[Path, typer.Argument(help="The experiment: a TOML file, or a name of `run --list`.")]
 ListExperiments = Annotated[bool, list_option("List the experiments that ship with attnbench.", _experiments)]
-ListAll = Annotated[bool, flag("list", "List what there is.")]
+ListAll = Annotated[bool, flag("list", "List the names.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -141,25 +158,24 @@ Only = Annotated[
 ]
 Jobs = Annotated[
     str,
-    typer.Option(help="Processes that share the runs: a number, or auto: one per GPU, or per two cores."),
+    typer.Option(help="Number of processes that share the runs; auto: one per GPU, or per two cores."),
 ]
 Slurm = Annotated[
-    str, typer.Option(help="Share the runs among jobs of a cluster: partition=NAME,gpus=1,time=60,mem=32.")
+    str, typer.Option(help="Share the runs among Slurm jobs: partition=NAME,gpus=1,time=60,mem=32.")
 ]
 Folder = Annotated[Path, typer.Argument(help="An experiment folder.")]
-Runs = Annotated[list[Path], typer.Argument(help="Folder of a finished run, or of several: their ensemble.")]
+Runs = Annotated[list[Path], typer.Argument(help="Folders of finished runs; several form an ensemble.")]
 CorpusFolder = Annotated[
     str, typer.Option("--set", callback=_corpus_folder, help="data.root=FOLDER: your copy of the corpus.")
 ]
-"""The only setting of a finished experiment that can be overridden."""
-Device = Annotated[str, typer.Option(help="For runs: cpu or cuda.")]
-DryRun = Annotated[bool, flag("dry-run", "Only check and show what would be done; write nothing.")]
+Device = Annotated[str, typer.Option(help="Device for runs: cpu or cuda.")]
+DryRun = Annotated[bool, flag("dry-run", "Check, and show what would be done; write nothing.")]
 PluginModules = Annotated[
     list[str] | None,
     typer.Option(
         "--plugin",
         callback=_load_plugins,
-        help="Import this module first (docs/own-model.md). May be repeated.",
+        help="Module with your models (docs/own-model.md); may be repeated.",
     ),
 ]
 Quiet = Annotated[
@@ -192,8 +208,8 @@ def _root(
     """Compare recurrent attention with the Transformer in machine translation."""
     if is_torchrun() and context.invoked_subcommand != "run":
         raise ValueError(
-            f"{context.invoked_subcommand} works in one process: start it without torchrun, "
-            "which trains the models of `run` in several"
+            f"{context.invoked_subcommand} runs in one process: start it without torchrun, "
+            "which is for `attnbench run`"
         )
 
 
@@ -202,8 +218,8 @@ def print_visible(text: object, *, end: str = "\n", file: TextIO | None = None, 
     print(visible_lines(str(text)), end=end, file=file, flush=flush)
 
 
-def show(found: Any, text: str, *, as_json: bool) -> None:
+def show(value: Any, text: str, *, as_json: bool) -> None:
     """Print a result as JSON, from dataclasses or plain values, or the text that describes it."""
     from compare.results.store import json_text
 
-    print_visible(json_text(found) if as_json else text)
+    print_visible(json_text(value) if as_json else text)

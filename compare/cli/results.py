@@ -23,14 +23,12 @@ def _columns() -> Sequence[Mapping[str, Any]]:
 
 
 def _figures() -> Sequence[Mapping[str, Any]]:
-    from compare.report.plots import ATTENTION, PLOTS
+    from compare.report.figures import FIGURES
 
-    titles = {name: plan.title for name, plan in PLOTS.items()}
-    titles[ATTENTION] = "Attention weights of each head, for --sentence or a --line of the test set"
-    return [{"figure": name, "what it shows": title} for name, title in titles.items()]
+    return [{"figure": name, "what it shows": title} for name, title in FIGURES.items()]
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def table(
     folders: Annotated[list[Path], typer.Argument(help="Experiment folders, or folders of single runs.")],
     form: Annotated[
@@ -53,9 +51,9 @@ def table(
 ) -> int:
     r"""Print the results of experiments as one table.
 
-    Without options, the columns that fit a screen. Markdown and LaTeX have the means of models with several
-    seeds, if all runs are done, else one row per run; CSV and JSON have one row per run, with every field.
-    LaTeX is a table to \input.
+    Without options, the table has the columns that fit a screen. Markdown and LaTeX show means over seeds if
+    all runs are done, else one row per run; CSV and JSON have one row per run, with every field. LaTeX is a
+    table to \input.
 
     Example: attnbench table runs/demo --columns "model,BLEU,train (min)" --format latex
     """
@@ -106,9 +104,9 @@ def table(
     return 0
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def plot(
-    folder: Annotated[Path, typer.Argument(help="An experiment folder; for attention also that of a run.")],
+    folder: Annotated[Path, typer.Argument(help="An experiment folder; for attention, also a run folder.")],
     kind: Annotated[
         str, typer.Argument(help="Draw only this figure of --list [default: curves and heat maps].")
     ] = "",
@@ -136,21 +134,22 @@ def plot(
 
     Example: attnbench plot runs/demo --sentence "The old woman must open the door." --out heads.html
     """
-    from compare.report.plots import ATTENTION, output_file
+    from compare.report.figures import ATTENTION
+    from compare.report.plots import output_file
     from compare.report.table import refresh_views
 
     of_attention = any(option is not None for option in (sentence, translation, line, model or None))
     kind = kind or (ATTENTION if of_attention else "")
     if kind != ATTENTION and of_attention:
-        raise ValueError(f"--sentence, --translation, --line, --only: no effect on {kind}")
+        raise ValueError(f"--sentence, --translation, --line and --only have no effect on {kind}")
     if forms and not kind:
         raise ValueError(
             "--format is for one figure, such as `attnbench plot FOLDER learning-updates`: name it"
         )
     if forms and (file := output_file(out)) and forms != file.suffix.removeprefix("."):
-        raise ValueError(f"--out {out} says the format by its ending: leave --format out, or name a folder")
+        raise ValueError(f"--out {out} already sets the format: leave --format out, or name a folder")
     if sentence is not None and line is not None:
-        raise ValueError("--sentence and --line both say what to draw: leave one of them out")
+        raise ValueError("--sentence and --line exclude each other: leave one out")
     formats = cli.parse_list(forms) or ["png", "svg"]
     if kind == ATTENTION:
         line = 1 if line is None else line
@@ -170,16 +169,16 @@ def plot(
             written = compare.draw_figure(folder, kind, formats, out=out, data_root=corpus)
         else:
             written = compare.draw_plots(folder, out=out, data_root=corpus)
-    for each in written:
-        cli.print_visible(each)
+    for path in written:
+        cli.print_visible(path)
     return 0
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def report(
     folder: cli.Folder,
     tuning: Annotated[
-        Path | None, typer.Option(help="Folder of attnbench tune to show [default: the experiment's].")
+        Path | None, typer.Option(help="Folder of the search to show [default: the experiment's].")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Output file [default: the folder's report.html].")] = None,
     corpus: cli.CorpusFolder = "",
@@ -198,7 +197,7 @@ def report(
     return 0
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def check(
     folder: cli.Folder,
     decode: Annotated[
@@ -214,51 +213,50 @@ def check(
 ) -> int:
     """Recompute the figures of each result from the files of its run.
 
-    Lists what differs from the recorded results, and what cannot be checked; the exit status is 1 if
-    anything differs.
+    Prints differences from the recorded results, and the parts that cannot be checked. The exit status is 1
+    if there are differences.
 
     Example: attnbench check runs/demo --decode 50
     """
     if decode != "all" and not decode.isdecimal():
         raise ValueError(f"--decode {decode}: must be a whole number of lines, such as 50, or all")
     lines = sys.maxsize if decode == "all" else int(decode)
-    found = compare.check_experiment(folder, decode=lines, retrain=retrain, data_root=corpus)
-    differences = [str(finding) for finding in found.differences]
+    report = compare.check_experiment(folder, decode=lines, retrain=retrain, data_root=corpus)
+    differences = [str(finding) for finding in report.differences]
     content = {
-        "compared": len(found.findings),
+        "compared": len(report.findings),
         "differ": differences,
-        "notes": found.notes,
-        "not_checked": found.not_checked,
+        "notes": report.notes,
+        "not_checked": report.not_checked,
     }
-    not_checked = [f"not checked: {line}" for line in found.not_checked]
-    shown = map(visible, [*differences, *found.notes, *not_checked, found.summary])
+    not_checked = [f"not checked: {line}" for line in report.not_checked]
+    shown = map(visible, [*differences, *report.notes, *not_checked, report.summary])
     width = terminal_width()
     text = "\n".join(fill(line, width, subsequent_indent="  ", break_on_hyphens=False) for line in shown)
     cli.show(content, text, as_json=as_json)
     return 1 if differences else 0
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def publish(
     folder: cli.Folder,
     out: Annotated[Path, typer.Option(help="Output folder, such as results/demo.")],
     tuning: Annotated[
-        Path | None, typer.Option(help="Search to publish with it, by `attnbench tune`.")
+        Path | None, typer.Option(help="Folder of the search (`attnbench tune`) to publish too.")
     ] = None,
     replace: Annotated[
         bool, cli.flag("replace", "Replace the published results in the output folder.")
     ] = False,
     weights: Annotated[
         Literal["fp32", "bf16"] | None,
-        typer.Option(help="Also weights, of each model's first finished seed; bf16: half the size."),
+        typer.Option(help="Include the weights of one seed per model; bf16: half the size."),
     ] = None,
     corpus: cli.CorpusFolder = "",
     quiet: cli.Quiet = False,
 ) -> int:
     """Copy results and translations for others.
 
-    They can show, check and score them again, with their own copy of the corpus. Runs that have not ended are
-    left out.
+    Others can show, check and score them with their own copy of the corpus. Unfinished runs are left out.
 
     Example: attnbench publish runs/demo --out results/demo
     """

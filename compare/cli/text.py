@@ -25,26 +25,28 @@ if TYPE_CHECKING:
     from compare.scoring import SystemScores
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def translate(
     runs: cli.Runs,
     beam: Annotated[int | None, typer.Option(min=1, help="Beam size [default: the run's].")] = None,
     n_best: Annotated[int, typer.Option(min=1, help="Print the N best of the beam.")] = 1,
     sample: Annotated[int, typer.Option(min=0, help="Draw N translations instead of searching.")] = 0,
-    temperature: Annotated[float | None, typer.Option(help="Of --sample: divide the logits by this.")] = None,
-    top_k: Annotated[int | None, typer.Option(help="Of --sample: only the k most probable.")] = None,
-    top_p: Annotated[
-        float | None, typer.Option(help="Of --sample: only the most probable, up to this sum.")
+    temperature: Annotated[
+        float | None, typer.Option(help="With --sample: divide the logits by this.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of --sample: seed of the draws [default: 1].")] = None,
+    top_k: Annotated[int | None, typer.Option(help="With --sample: only the k most probable tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="With --sample: only the most probable tokens, up to this sum.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="With --sample: seed of the draws [default: 1].")] = None,
     device: cli.Device = "cpu",
     as_json: cli.AsJson = False,
 ) -> int:
     """Translate standard input with a trained model.
 
-    One sentence per line. The probabilities of several runs are averaged. Several translations of a line are
-    printed as NUMBER ||| TRANSLATION ||| SCORE: lines count from 0, and the score is the log-probability, of
-    a search divided by the length penalty.
+    The input has one sentence per line. The probabilities of several runs are averaged. With --n-best or
+    --sample, lines are NUMBER ||| TRANSLATION ||| SCORE: numbers count from 0, and the score is the
+    log-probability, divided by the length penalty in a search.
 
     Example: echo "The old woman must open the door." | attnbench translate runs/demo/bahdanau-seed1
     """
@@ -52,13 +54,13 @@ def translate(
     from compare.system.device import tune_cpu
 
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    overrides: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if sample and (beam is not None or n_best > 1):
-        raise ValueError("--sample draws translations, --beam and --n-best search: leave one of them out")
-    if given and not sample:
-        option = next(iter(given)).replace("_", "-")
+        raise ValueError("--sample excludes --beam and --n-best: leave one of them out")
+    if overrides and not sample:
+        option = next(iter(overrides)).replace("_", "-")
         raise ValueError(f"--{option} has no effect on search: add --sample N to draw translations")
-    sampling = compare.Sampling(**given) if sample else None
+    sampling = compare.Sampling(**overrides) if sample else None
     if texts := [str(run) for run in runs if " " in str(run) and not run.exists()]:
         raise ValueError(
             f"{texts[0]}: no such folder; text comes from standard input: "
@@ -67,28 +69,37 @@ def translate(
     tune_cpu()
     model = compare.load_ensemble(runs, device) if len(runs) > 1 else compare.load_model(runs[0], device)
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # as all our files are, whatever the terminal
+        sys.stdout.reconfigure(encoding="utf-8")  # like every file, whatever the terminal uses
     if sys.stdin.isatty():
-        cli.print_visible("one sentence per line; Ctrl-D ends", file=sys.stderr)
+        cli.print_visible("enter one sentence per line; Ctrl-D ends the input", file=sys.stderr)
     lines = read_lines(STDIN, allow_blank=True)
-    found = model.generate(lines, beam_size=beam, n_best=sample or n_best, sampling=sampling)
+    translations = model.generate(lines, beam_size=beam, n_best=sample or n_best, sampling=sampling)
     if as_json:
         records = [
-            {"source": line, "translations": [{"text": each.text, "score": each.score} for each in several]}
-            for line, several in zip(lines, found, strict=True)
+            {
+                "source": line,
+                "translations": [
+                    {"text": translation.text, "score": translation.score} for translation in several
+                ],
+            }
+            for line, several in zip(lines, translations, strict=True)
         ]
         print(json_text(records))
     else:
-        for number, several in enumerate(found):
-            for each in several:  # the text itself, whatever it holds
+        for number, several in enumerate(translations):
+            for translation in several:  # the text itself, whatever it holds
                 several_asked = max(sample, n_best) > 1
-                print(f"{number} ||| {each.text} ||| {each.score:.6f}" if several_asked else each.text)
-    for warning in model.describe_translations(lines, [several[0] for several in found]):
+                print(
+                    f"{number} ||| {translation.text} ||| {translation.score:.6f}"
+                    if several_asked
+                    else translation.text
+                )
+    for warning in model.describe_translations(lines, [several[0] for several in translations]):
         cli.print_visible(f"warning: {warning}", file=sys.stderr)
     return 0
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def score(
     systems: Annotated[
         list[Path],
@@ -128,11 +139,11 @@ def score(
 ) -> int:
     """Score translations, or finished runs on any test set.
 
-    Files by sacreBLEU, whose options are taken: BLEU, chrF, TER; of several, a paired test says which differ
-    in BLEU on this test set. Runs translate --src as they did their own test sets, and all metrics are
-    computed; with --probabilities, they score the reference instead: natural log-probability of each sentence
-    and token, and perplexity. Without --ref, --external adds an external metric (comet needs uv) to
-    finished runs: tables and report have a column for it; see docs/experiments.md.
+    sacreBLEU scores files of translations with BLEU, chrF or TER; a paired test compares the BLEU of several.
+    Runs translate --src with their own settings, and all metrics are computed. With --probabilities, runs
+    score the reference instead: log-probabilities of sentences and tokens, and perplexity. Without --ref,
+    --external adds a metric such as comet (which needs uv) to finished runs, for tables and report; see
+    docs/experiments.md.
 
     Example: attnbench score lstm.de transformer.de --ref test.de --metrics bleu,chrf,ter
     """
@@ -140,13 +151,13 @@ def score(
     from compare.system.device import tune_cpu
     from compare.system.messages import ensure_folder
 
-    given: dict[str, Any] = {"--src": src, "--metrics": metrics, "--tokenize": tokenize != "13a"}
-    given |= {"--lowercase": lowercase, "--external": external, "--test": test, "--set": corpus}
-    given |= {"--probabilities": probabilities, "--ensemble": ensemble, "--out": out}
-    given["--device"] = device != "cpu"
+    entered: dict[str, Any] = {"--src": src, "--metrics": metrics, "--tokenize": tokenize != "13a"}
+    entered |= {"--lowercase": lowercase, "--external": external, "--test": test, "--set": corpus}
+    entered |= {"--probabilities": probabilities, "--ensemble": ensemble, "--out": out}
+    entered["--device"] = device != "cpu"
 
     def ensure_only(what: str, *names: str) -> None:
-        for name, value in given.items():
+        for name, value in entered.items():
             if value and name not in names:
                 raise ValueError(f"{name} has no effect with {what}: leave it out")
 
@@ -162,7 +173,7 @@ def score(
         if any(path.is_dir() for path in systems):
             raise ValueError("give finished runs or files of translations, not both")
         if not ref:
-            raise ValueError("--ref is missing: name references")
+            raise ValueError("--ref is missing: name a file of references")
         for_external = ["--src"] if external else []
         ensure_only("translations", "--metrics", "--tokenize", "--lowercase", "--external", *for_external)
         asked = [name for text in metrics or HEADLINE.metrics for name in text.replace(",", " ").split()]
@@ -173,7 +184,7 @@ def score(
         scores = compare.add_external_scores(scores, external, ref, src) if external else scores
     elif not ref:
         if not external:
-            raise ValueError("runs need --src and --ref, a text to translate and score, or else --external")
+            raise ValueError("runs need --src and --ref, or --external")
         ensure_only("runs without --ref", "--external", "--test", "--set")
         scores = compare.add_run_scores(systems, external, test=test, data_root=corpus)
     elif probabilities:
@@ -194,22 +205,17 @@ def score(
     return 0
 
 
-def _one_or_all(records: Sequence[Mapping[str, Any]]) -> Any:
-    """Return the records for JSON: of one system an object, else the list."""
-    return records if len(records) > 1 else records[0]
-
-
 def _show_scores(
     scores: Mapping[str, "SystemScores"], differences: Sequence["PairedDifference"], *, as_json: bool
 ) -> None:
-    """Print the scores of one system a line each, of several as a table with signatures and tests."""
+    """Print one system's scores on a line each, several as a table with signatures and tests."""
     from compare.analysis.statistics import ALPHA, RANDOMISATIONS
 
     records: list[dict[str, Any]] = [
         {"system": name, **system.columns(), "warnings": system.warnings} for name, system in scores.items()
     ]
     for record in records if differences else ():
-        record["differences"] = [each._asdict() for each in differences if record["system"] in each[:2]]
+        record["differences"] = [test._asdict() for test in differences if record["system"] in test[:2]]
     first = next(iter(scores.values()))
     columns = first.columns()
     signatures = {metric.heading: columns.get(f"{name}_signature") for name, metric in METRICS.items()}
@@ -218,21 +224,21 @@ def _show_scores(
     if differences:
         notes.append(f"BLEU on this test set ({RANDOMISATIONS:,} randomisations, Holm's correction):")
     short = _shortest_names(list(scores))
-    for each in differences:
-        verdict = "differ" if each.p < ALPHA else "no difference shown"
-        pair = f"{short[each.first]} and {short[each.second]}: {each.difference:+.2f}"
-        notes.append(f"{pair}, {describe_p(each.p)}: {verdict}")
+    for test in differences:
+        verdict = "differ" if test.p < ALPHA else "no difference shown"
+        pair = f"{short[test.first]} and {short[test.second]}: {test.difference:+.2f}"
+        notes.append(f"{pair}, {describe_p(test.p)}: {verdict}")
     table = listing(
         [_score_row(short[name], system) for name, system in scores.items()],
         conditions=notes,
         warnings=[f"{short[name]}: {text}" for name, system in scores.items() for text in system.warnings],
     )
     text = draw(table, terminal_width()).rstrip("\n") if len(scores) > 1 else str(first)
-    cli.show(_one_or_all(records), text, as_json=as_json)
+    cli.show(records if len(records) > 1 else records[0], text, as_json=as_json)
 
 
 def _shortest_names(paths: Sequence[str]) -> dict[str, str]:
-    """Cut paths to their last parts, as many as tell them apart."""
+    """Cut paths to as few last parts as distinguish them."""
     for length in range(1, max(len(Path(path).parts) for path in paths) + 1):
         names = ["/".join(Path(path).parts[-length:]) for path in paths]
         if len(set(names)) == len(paths):
@@ -254,7 +260,7 @@ def _score_row(name: str, system: "SystemScores") -> Row:
 
 
 def _show_forced_scores(scores: Mapping[str, "ForcedScores"], *, as_json: bool) -> None:
-    """Print the log-probabilities of sentences and pieces by one run, or the perplexities by several."""
+    """Print the log-probabilities of sentences and pieces of one run, or the perplexities of several."""
     lines = []
     first = next(iter(scores.values()))
     for sentence in first.sentences:
@@ -265,25 +271,23 @@ def _show_forced_scores(scores: Mapping[str, "ForcedScores"], *, as_json: bool) 
         f"perplexity {sums.perplexity:.4f} per token ({sums.tokens:,} tokens, {sums.unknown:,} unknown), "
         f"{sums.char_perplexity:.4f} per character ({sums.characters:,} characters)"
     )
-    rows = [_forced_row(name, found) for name, found in scores.items()]
+    rows = [
+        {
+            "run": name,
+            "log-probability": round(-result.sums.nll, 2),
+            "tokens": result.sums.tokens,
+            "unknown": result.sums.unknown,
+            "perplexity": round(result.sums.perplexity, 4),
+            "perplexity per character": round(result.sums.char_perplexity, 4),
+        }
+        for name, result in scores.items()
+    ]
     text = table_text(rows, width=terminal_width()) if len(scores) > 1 else "\n".join(lines)
-    records = [{"run": name, **found.to_json()} for name, found in scores.items()]
-    cli.show(_one_or_all(records), text, as_json=as_json)
+    records = [{"run": name, **result.to_json()} for name, result in scores.items()]
+    cli.show(records if len(records) > 1 else records[0], text, as_json=as_json)
 
 
-def _forced_row(name: str, found: "ForcedScores") -> Row:
-    sums = found.sums
-    return {
-        "run": name,
-        "log-probability": round(-sums.nll, 2),
-        "tokens": sums.tokens,
-        "unknown": sums.unknown,
-        "perplexity": round(sums.perplexity, 4),
-        "perplexity per character": round(sums.char_perplexity, 4),
-    }
-
-
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def align(
     systems: Annotated[
         list[Path], typer.Argument(help="Folders of finished runs, or files of links by word aligners.")
@@ -319,9 +323,7 @@ def align(
 
     runs = [path for path in systems if path.is_dir()]
     if links is not None and len({run.resolve().name for run in runs}) < len(runs):
-        raise ValueError(
-            "two runs have the same name, by which --out names their folders: align one at a time"
-        )
+        raise ValueError("two runs have the same name, so --out would mix their files: align one at a time")
     pairs = compare.read_gold(gold, src, tgt, first_word=first_word, reverse=reverse)
     alignments = {
         str(path): compare.read_proposed_links(path, pairs) for path in systems if not path.is_dir()
@@ -335,24 +337,28 @@ def align(
         measured = compare.measure_alignment(translator, pairs)
         if measured is None:
             raise ValueError(
-                f"{run}: this model has no attention to the source, from which links are derived"
+                f"{run}: this model has no attention to the source, so there are no links to derive"
             )
         rows += [{"system": str(run)} | row for row in measured.rows(method)]
         if links is not None:
             write_link_files(translator, pairs, links / run.resolve().name, method)
-    for name, found in alignments.items():
-        rows.append({"system": name, "method": "links"} | compare.count_proposed_links(found, pairs).scores())
-    cli.show(rows, table_text(rows, width=terminal_width()), as_json=as_json)
+    for name, alignment in alignments.items():
+        rows.append(
+            {"system": name, "method": "links"} | compare.count_proposed_links(alignment, pairs).scores()
+        )
+    short = _shortest_names([str(system) for system in systems])
+    shown = [row | {"system": short[row["system"]]} for row in rows]
+    cli.show(rows, table_text(shown, width=terminal_width()), as_json=as_json)
     return 0
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def export(
     runs: Annotated[list[Path], typer.Argument(help="Folder of a finished run; for a page up to four.")],
     out: Annotated[Path, typer.Option(help="Output folder, or the page, a file that ends in .html.")],
-    lines: Annotated[int, typer.Option(min=0, help="Compare so many validation sentences; 0: all.")] = 0,
+    lines: Annotated[int, typer.Option(min=0, help="Number of validation sentences to compare; 0: all.")] = 0,
     precision: Annotated[
-        str | None, typer.Option(help="Of the weights in a page: int8 or fp16 [default: int8].")
+        str | None, typer.Option(help="Precision of the weights in a page: int8 or fp16 [default: int8].")
     ] = None,
     example: Annotated[
         list[str] | None, typer.Option(help="A sentence to try in a page. May be repeated.")
@@ -371,7 +377,7 @@ def export(
     """
     if out.suffix == ".html":
         if lines:
-            raise ValueError("--lines has no effect on a page, which compares nothing: leave it out")
+            raise ValueError("--lines has no effect on a page: leave it out")
         page = compare.export_page(
             runs, out, precision=precision or "int8", examples=example or [], data_root=corpus
         )
@@ -379,7 +385,7 @@ def export(
         return 0
     if precision or example or len(runs) > 1:
         raise ValueError(f"--precision, --example and several runs are for a page: end --out {out} in .html")
-    found = compare.export_model(runs[0], out, lines=lines, data_root=corpus)
-    text = f"{out}: {found.equal:,} of {found.lines:,} greedy translations equal those of {runs[0]}"
-    cli.show(found, text, as_json=as_json)
+    report = compare.export_model(runs[0], out, lines=lines, data_root=corpus)
+    text = f"{out}: {report.equal:,} of {report.lines:,} greedy translations equal those of {runs[0]}"
+    cli.show(report, text, as_json=as_json)
     return 0

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def run(
     config: cli.Config,
     settings: cli.Settings = None,
     seeds: cli.Seeds = "",
     only: cli.Only = "",
     quick: Annotated[
-        bool, cli.flag("quick", "A try of 5 minutes: one seed, small models; the figures mean nothing.")
+        bool, cli.flag("quick", "A 5-minute test run: one seed, small models; its figures mean nothing.")
     ] = False,
     minutes: Annotated[
         float,
@@ -39,7 +39,7 @@ def run(
     slurm: cli.Slurm = "",
     out: Annotated[Path | None, typer.Option(help="Output folder [default: runs/<config>].")] = None,
     time_again: Annotated[
-        bool, cli.flag("time-again", "Time all models again, as after a disturbed timing.")
+        bool, cli.flag("time-again", "Time all models again, for example after a disturbed timing.")
     ] = False,
     track: Annotated[str, typer.Option(help="Also send the metrics to tensorboard or wandb.")] = "",
     dry_run: cli.DryRun = False,
@@ -49,10 +49,10 @@ def run(
 ) -> int:
     """Train, decode, score and time all models; the same command resumes.
 
-    Runs that have ended stay as they are; a run that was stopped continues from its last saved state. The
-    table has all rows of the folder. With --only, table and exit status are of these models alone. With
-    --dry-run, settings and data are checked, sizes and times estimated. Started by torchrun, several
-    processes train each model together.
+    Finished runs stay as they are; a stopped run continues from its last saved state. The table shows all
+    runs of the folder. With --only, the table and the exit status cover these models alone. --dry-run checks
+    settings and data, and estimates sizes and times. Under torchrun, several processes train each model
+    together.
 
     Example: attnbench run multi30k --set data.root=FOLDER
     """
@@ -64,14 +64,16 @@ def run(
     which: dict[str, Any] = {"seeds": cli.parse_numbers(seeds, "--seeds"), "only": cli.parse_list(only)}
     which["context"] = str(config)
     if quick or minutes:
-        from compare.experiment.shorten import QUICK_MINUTES, minutes_settings, quick_settings
+        from compare.experiment.shorten import QUICK, QUICK_MINUTES, fit_minutes, quick_experiment
 
-        shorter = quick_settings(experiment, str(config)) if quick else []
+        asked = settings or []
         if quick:
             which["seeds"] = which["seeds"] or list(experiment.seeds[:1])
-            experiment = compare.load_experiment(config, [*shorter, *(settings or [])])
-        shorter += minutes_settings(experiment, folder, minutes or QUICK_MINUTES, **which)
-        experiment = compare.load_experiment(config, [*shorter, *(settings or [])])
+            experiment = compare.load_experiment(config, [*QUICK, *asked])
+            experiment = quick_experiment(experiment, asked, str(config))
+        if minutes or not any(setting.startswith("train.max_updates=") for setting in asked):
+            limit = minutes or QUICK_MINUTES
+            experiment = fit_minutes(experiment, folder, limit, longer=bool(minutes), **which)
         logger.info(f"{experiment.train.max_updates:,} updates")
     options = {"launch": compare.parse_launch(jobs, slurm), **which}
     reporter = compare.TrackingReporter(folder, track) if track else Reporter()
@@ -99,39 +101,40 @@ def run(
 
 
 def _describe_estimates(estimates: Sequence["RunEstimate"]) -> str:
-    """Format what runs are expected to take, with what the figures include."""
     rows = [
         {
-            "run": each.name,
-            "status": each.status,
-            "params (M)": f"{each.params / 1e6:,.2f}",
-            "memory (GB)": format_number(each.memory_bytes / 1e9, 2),
-            "updates": f"{each.updates:,}",
-            "updates left": f"{each.updates_left:,}",
-            "training": UNKNOWN if each.train_s is None else format_duration(each.train_s),
+            "run": estimate.name,
+            "status": estimate.status,
+            "params (M)": f"{estimate.params / 1e6:,.2f}",
+            "memory (GB)": format_number(estimate.memory_bytes / 1e9, 2),
+            "updates": f"{estimate.updates:,}",
+            "updates left": f"{estimate.updates_left:,}",
+            "training": UNKNOWN if estimate.train_s is None else format_duration(estimate.train_s),
         }
-        for each in estimates
+        for estimate in estimates
     ]
-    seconds = [each.train_s for each in estimates]
+    seconds = [estimate.train_s for estimate in estimates]
     total = None if None in seconds else sum(filter(None, seconds))
-    timing = sum({each.name.rpartition("-")[0]: each.timing_s for each in estimates}.values())
+    timing = sum({estimate.name.rpartition("-")[0]: estimate.timing_s for estimate in estimates}.values())
     conditions = [
         "memory: weights, gradients and optimizer; activations come on top",
-        "training: from a few updates of each model timed on this machine just now, one run after the other, "
-        "in proportion to train.max_updates; validation and translation of the test sets come on top, and "
-        f"{format_duration(timing)} or more of timing all models (bench.seconds)"
+        "training: estimated from a few updates of each model on this machine, one run after the other; "
+        "validation, translation of the test sets and timing come on top; timing takes at least "
+        f"{format_duration(timing)} (bench.seconds)"
         if total is not None
-        else "training: unknown where the device is not here, or a model is too large for it",
+        else "training: unknown, since the device is missing or a model is too large for it",
     ]
-    changes = {each.name.rpartition("-seed")[0]: each.budget_changes for each in estimates}
+    changes = {estimate.name.rpartition("-seed")[0]: estimate.budget_changes for estimate in estimates}
     conditions[:0] = [f"changed by the budget: {label}: {text}" for label, text in changes.items() if text]
     if total is not None:
-        shorter = "for a shorter one: --minutes 60, or --quick, a try of 5 minutes"
-        conditions.insert(0, f"all runs: about {format_duration(total)} of training; {shorter}")
+        shorter = (
+            "; to shorten it: --minutes 60, or --quick for a test run of 5 minutes" if total > 600 else ""
+        )
+        conditions.insert(0, f"all runs: about {format_duration(total)} of training{shorter}")
     return draw(listing(rows, {"run", "status"}, conditions=conditions), terminal_width()).rstrip("\n")
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def tune(
     config: cli.Config,
     trials: Annotated[int, typer.Option(help="Trials per model.")] = 20,
@@ -140,7 +143,7 @@ def tune(
         list[str] | None,
         typer.Option(help="Range or list to draw from: name=low:high or name=a,b. May be repeated."),
     ] = None,
-    by: Annotated[Literal["bleu", "loss"], typer.Option(help="What decides on the validation set.")] = "bleu",
+    by: Annotated[Literal["bleu", "loss"], typer.Option(help="Criterion on the validation set.")] = "bleu",
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 1,
     seeds: cli.Seeds = "",
     settings: cli.Settings = None,
@@ -154,9 +157,9 @@ def tune(
 ) -> int:
     """Search learning rates and dropouts, equally for all models.
 
-    Every model gets the same random draws, trials and updates. The validation set decides by BLEU or --by
-    loss, of several seeds by their mean; by loss in any case where a model's BLEU is below 1. Writes the
-    trials, each a run, and best.toml, the experiment with the best settings. Again to resume.
+    Every model gets the same random draws, trials and updates. The mean over seeds of the validation BLEU
+    decides, or with --by loss that of the loss. The loss also decides if a model's BLEU is below 1. The
+    folder receives the trials and best.toml, the experiment with the best settings. The same command resumes.
 
     Example: attnbench tune demo --trials 20 --space learning_rate=1e-3:3e-2
     """
@@ -195,23 +198,29 @@ def tune(
     cli.print_visible(json.dumps(rows) if as_json else table_text(headed, width=terminal_width()))
     if tuning.missing:
         logger.warning(
-            f"trials that have not ended: {tuning.missing}; the same command again finishes what no other "
-            "process works on"
+            f"{tuning.missing} trials have not ended: run the same command again when no other process works "
+            "on them"
         )
     elif tuning.best is None:
-        logger.error("no best.toml: all trials of a model failed; draw from another range with --space")
+        last = next(trial for trial in reversed(tuning.trials) if trial.status != "done")
+        remedy = (
+            "draw from another range with --space"
+            if last.status == "failed"
+            else "run the same command again"
+        )
+        logger.error(f"no best.toml: all trials of a model failed ({last.label}: {last.reason}): {remedy}")
     else:
         logger.info(f"written to {tuning.best}")
     return 0 if tuning.best else 1
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def bench(
     config: cli.Config,
     settings: cli.Settings = None,
     phase: Annotated[str, typer.Option(help="Some of train,greedy,beam,latency.")] = "train,greedy,beam",
     updates: Annotated[int, typer.Option(min=1, help="Training batches per repeat.")] = 10,
-    repeats: Annotated[int, typer.Option(min=1, help="Timed repeats, the models taking turns.")] = 3,
+    repeats: Annotated[int, typer.Option(min=1, help="Timed repeats; the models take turns.")] = 3,
     batch: Annotated[
         str, typer.Option(help="Sentences decoded together [default: 64, on a GPU 1,32,256].")
     ] = "",
@@ -226,8 +235,8 @@ def bench(
 ) -> int:
     """Time training and decoding of all models.
 
-    The weights are fresh; decoding is forced to a fixed length, so that every model does equal work. With
-    --dry-run, what would be timed is listed.
+    The weights are fresh, and decoding has a fixed length, so that every model does equal work. --dry-run
+    lists the timings.
 
     Example: attnbench bench configs/speed.toml --set data.root=multi30k --out speed.json
     """
@@ -249,16 +258,16 @@ def bench(
         names = compare.planned_timings(runs, plan)
         cli.show(names, "\n".join(names), as_json=as_json)
         return 0
-    found = compare.run_benchmark(runs, plan)
+    results = compare.run_benchmark(runs, plan)
     if out is not None:
-        write_atomically(out, found.to_json())
-    cli.print_visible(found.to_json() if as_json else found.render(terminal_width()), end="")
+        write_atomically(out, results.to_json())
+    cli.print_visible(results.to_json() if as_json else results.render(terminal_width()), end="")
     return 0
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def study(
-    name: Annotated[str | None, typer.Argument(help="The study to run [default: list them].")] = None,
+    name: Annotated[str | None, typer.Argument(help="The study to run [default: list all].")] = None,
     list_studies: cli.ListAll = False,
     out: Annotated[Path, typer.Option(help="Folder of the reports.")] = Path("runs/studies"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")] = 1,
@@ -266,7 +275,9 @@ def study(
         Path | None, typer.Option(help="A finished experiment to read instead of training.")
     ] = None,
     corpus: cli.CorpusFolder = "",
-    quick: Annotated[bool, cli.flag("quick", "Small sizes, for a try; the figures mean nothing.")] = False,
+    quick: Annotated[
+        bool, cli.flag("quick", "Small sizes, for a test run; its figures mean nothing.")
+    ] = False,
     plugin: cli.PluginModules = None,
     quiet: cli.Quiet = False,
     as_json: cli.AsJson = False,

@@ -22,16 +22,18 @@ def find_experiment(path: str | Path) -> Path:
     Raises:
         ValueError: neither exists; the message suggests the nearest name.
     """
-    path = Path(path)
-    if path.is_file() or path.name != str(path) or path.suffix:
-        return path  # opening a missing file raises the right error
-    shipped = shipped_experiments()
-    if path.name in shipped or path.exists():
-        return shipped.get(path.name, path)
-    raise ValueError(
-        f"{path}: no such file, and attnbench ships no experiment of that name; "
-        f"{did_you_mean(path.name, shipped)}"
-    )
+    path, shipped = Path(path), shipped_experiments()
+    is_name = path.name == str(path) and not path.suffix
+    if is_name and path.name in shipped and not path.is_file():
+        return shipped[path.name]
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: name the TOML file of an experiment")
+    if path.exists():
+        return path
+    names = list(shipped) if is_name else [each.name for each in path.parent.glob("*.toml")]
+    hint = did_you_mean(path.name, names) if names else f"{path.parent} has no TOML file"
+    problem = "no such file, and attnbench ships no experiment of that name" if is_name else "no such file"
+    raise ValueError(f"{path}: {problem}; {hint}")
 
 
 def describe_shipped() -> dict[str, str]:

@@ -79,7 +79,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is {what}")
     try:
         return tomllib.loads(content.decode("utf-8-sig"))  # Notepad writes a byte order mark
-    except ValueError as error:  # invalid TOML or UTF-8
+    except (ValueError, RecursionError) as error:  # invalid TOML or UTF-8, or ten thousand brackets
         hint = "put text in quotes, and write / instead of \\ in paths"
         raise ValueError(f"{path}: not TOML: {error}; {hint}") from None
 
@@ -190,7 +190,7 @@ LENGTHS = {"max_updates": "budgets", "budgets": "max_updates"}
 
 def _apply_override(table: dict[str, Any], override: str) -> None:
     """Write a setting from the command line into the tables of an experiment, which are checked later."""
-    key, equals, text = override.partition("=")
+    key, equals, text = override.strip("'").partition("=")  # cmd.exe passes these quotes on
     section, _, name = (part.strip() for part in key.partition("."))
     label, _, setting = name.rpartition(".")  # a label may have dots
     if not equals or not name or (section == "models" and not (label and setting)):

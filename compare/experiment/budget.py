@@ -5,7 +5,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from math import log
 from typing import NamedTuple
 
@@ -22,30 +21,28 @@ from compare.models.registry import Architecture, ResolvedModel, build_meta_mode
 logger = logging.getLogger(__name__)
 
 GRID = 8
-"""Widths are multiples of this wherever the budget can be met so."""
 SEARCHES = ((GRID, 1.1), (GRID, 2.0), (4, 1.5), (2, 1.5), (1, 1.5), (1, 4.0))
-"""Grids of which widths and sizes of heads are multiples, and factors within which the last width may leave
-its proportion; the first search that meets the budget decides."""
+"""Grids for widths and sizes of heads, and factors within which the last width may leave its proportion."""
 NEIGHBOURS = 8
 """Models below and above the budget, all widths scaled, of which the last width is then adjusted."""
 TOLERANCE = 0.02
 """Largest relative error that is accepted."""
 MAX_FACTOR = 4
-"""Widths are searched within this factor of the given ones; beyond it, it is another model."""
+"""Range of the search: within this factor of the original widths."""
 FFN_RATIOS = (2, 8)
-"""Smallest and largest ffn_size / d_model, unless the given ratio is outside (4 in Vaswani et al. 2017)."""
+"""Range of ffn_size / d_model, unless the original ratio is outside (4 in Vaswani et al. 2017)."""
 Measure = Callable[[Architecture], float]
 """Amount of the matched quantity that a model takes."""
 
 
 class Fit(NamedTuple):
-    """A model with changed widths, and how well it meets the budget."""
+    """A model with changed widths, and its distance from the budget."""
 
     model: ResolvedModel
     off: float
     """Relative error of its amount; positive: over the budget."""
     distortion: float
-    """How far its proportions are from the given ones, as the logarithm of a ratio."""
+    """Logarithm of the ratio by which its proportions differ from the original ones."""
 
     @property
     def cost(self) -> float:
@@ -55,14 +52,6 @@ class Fit(NamedTuple):
 
 def match_widths(run: Run, amount: float, measure: Measure) -> Run:
     """Find the widths at which the model takes ``amount`` and keeps its proportions.
-
-    Args:
-        run: the run with its given widths.
-        amount: parameters, or FLOPs of training per token.
-        measure: computes the amount that a model takes.
-
-    Returns:
-        The run with the widths of the lowest ``Fit.cost`` among those within ``TOLERANCE``.
 
     Raises:
         ValueError: no widths meet the budget; the message names the nearest fit.
@@ -104,7 +93,6 @@ class _Search:
         self.given = model.widths()
 
     def fits(self) -> list[Fit]:
-        """List the fits around the amount: of the scaled widths, and with the last one adjusted."""
         if not self.given:
             return []
         (first, width), *others = self.given.items()
@@ -116,7 +104,6 @@ class _Search:
         return fits
 
     def _multiples(self, width: float, factor: float) -> range:
-        """Return the multiples of the grid within ``factor`` of ``width``."""
         low = max(1, -(-width // (factor * self.grid)))
         return range(int(low) * self.grid, int(width * factor) + 1, self.grid)
 
@@ -134,7 +121,6 @@ class _Search:
         return ({**widths, last: value} for value in self._multiples(share, self.stretch))
 
     def _models(self, widths: Iterator[Mapping[str, int]]) -> list[ResolvedModel]:
-        """Build the models that have these widths; those that cannot be built are left out."""
         models = []
         for values in widths:
             if _is_sensible(values, self.given):
@@ -148,21 +134,19 @@ class _Search:
         return bisect_left(models, self.amount, key=lambda model: self.measure(model.architecture))
 
     def _around(self, models: list[ResolvedModel]) -> list[Fit]:
-        """Return the fits of the last model below the amount, and of the first above it."""
         position = self._position(models)
         return [self._fit(model) for model in models[max(0, position - 1) : position + 1]]
 
     def _fit(self, model: ResolvedModel) -> Fit:
-        """Compare a model with the amount, and with the given proportions."""
         factors = [log(width / self.given[name]) for name, width in model.widths().items()]
         return Fit(model, self.measure(model.architecture) / self.amount - 1, max(factors) - min(factors))
 
 
-def _is_sensible(widths: Mapping[str, int], given: Mapping[str, int]) -> bool:
-    """Return whether ffn_size / d_model is within ``FFN_RATIOS``, or no further outside than it was given."""
+def _is_sensible(widths: Mapping[str, int], original: Mapping[str, int]) -> bool:
+    """Return whether ffn_size / d_model is within ``FFN_RATIOS``, or no further outside than originally."""
     if not {"d_model", "ffn_size"} <= widths.keys():
         return True
-    ratio, before = widths["ffn_size"] / widths["d_model"], given["ffn_size"] / given["d_model"]
+    ratio, before = widths["ffn_size"] / widths["d_model"], original["ffn_size"] / original["d_model"]
     low, high = FFN_RATIOS
     return min(low, before) <= ratio <= max(high, before)
 
@@ -173,18 +157,17 @@ def _is_sensible(widths: Mapping[str, int], given: Mapping[str, int]) -> bool:
 def match_budget(runs: Sequence[Run], prepared: PreparedData) -> list[Run]:
     """Change the widths of every run so that it meets the experiment's budget.
 
-    Args:
-        runs: one run per model.
-        prepared: the data, for the vocabulary sizes and the mean lengths.
-
     Raises:
-        ValueError: a model cannot meet the budget; the message contains the nearest amount it can reach.
+        ValueError: a model cannot meet the budget; the message has the nearest amount.
     """
     budget = runs[0].budget
     reference = find_reference(runs)
-    measure = partial(_params, sizes=prepared.vocabulary_sizes)
-    if budget.match == "flops":
-        measure = partial(prepared.training_flops, passes=runs[0].regularization.passes)
+
+    def measure(architecture: Architecture) -> float:
+        if budget.match == "flops":
+            return prepared.training_flops(architecture, runs[0].regularization.passes)
+        return count_weights(build_meta_model(architecture, *prepared.vocabulary_sizes))
+
     amount = budget.amount or measure(reference.model.architecture)
     unchanged = () if budget.amount else (reference,)
     widths: dict[str, Mapping[str, int]] = {}
@@ -218,19 +201,10 @@ def describe_changes(before: Run, after: Run) -> str:
 
 
 def find_reference(runs: Sequence[Run]) -> Run:
-    """Find the run whose amount the others are matched to.
-
-    Raises:
-        ValueError: ``budget.reference`` is no label of the experiment.
-    """
+    """Return the run that sets the budget of the others; ValueError if no run has its label."""
     name = runs[0].budget.reference or runs[0].label
     for run in runs:
         if run.label == name:
             return run
     labels = ", ".join(run.label for run in runs)
     raise ValueError(f"budget.reference {name!r} is not a model of this experiment: labels are {labels}")
-
-
-def _params(architecture: Architecture, sizes: tuple[int, int]) -> float:
-    """Count the trainable weights without allocating them."""
-    return float(count_weights(build_meta_model(architecture, *sizes)))

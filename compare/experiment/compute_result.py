@@ -33,13 +33,12 @@ from seq2seq.stack import has_bf16_layers
 
 UP_TO_ROUNDING = "up to rounding, not bit by bit"
 Figures = dict[str, Any]
-"""Fields of ``Result`` by name."""
 MIN_PERCENTILE_SENTENCES = 100
-"""The 95th percentile of latency needs at least this many sentences."""
+"""Fewer sentences have no 95th percentile of latency."""
 
 
 def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Result:
-    """Make the result of a run that has begun; without ``prepared``, hashes of the data are left out."""
+    """Make the result of a run that has begun; without ``prepared``, it lacks hashes of the data."""
     run = folder.run
     begun = Result(
         label=run.label,
@@ -64,13 +63,13 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
 
 
 def all_code_versions(run: Run, metrics: Sequence[Mapping[str, Any]]) -> str:
-    """Name the versions of the code that trained the parts of a run and, last, that of this process."""
+    """Name the versions of the code that trained the run and, last, that of this process."""
     trained_by = [line["code"] for line in metrics if line.get("code") not in (None, source_version())]
     return " and ".join(dict.fromkeys([*trained_by, code_version(run.plugins)]))
 
 
 def gpu_conditions(run: Run) -> Figures:
-    """Return the conditions in which training on a GPU may differ from a CPU."""
+    """Return conditions in which training on a GPU may differ from a CPU."""
     device, settings = torch.device(run.train.device), run.model.settings()
     cells = {settings.get(name) for name in ("cell", "encoder_mixer", "decoder_mixer")}
     is_recurrent = bool(cells & {"lstm", "gru", "rnn"})
@@ -108,7 +107,7 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
 
 
 def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
-    """Return what was matched, how closely, and by which widths; nothing without a budget."""
+    """Return the matched quantity, its relative error and the changed widths; nothing without a budget."""
     if budget.match == "none":
         return {}
     spent = {"params": "params", "flops": "train_flops_per_token"}
@@ -117,7 +116,7 @@ def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
 
 
 def late_gain(lines: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return by how much the last quarter of the updates has raised the best validation BLEU.
+    """Return the gain of the best validation BLEU in the last quarter of the updates.
 
     None if there is no BLEU, or no validation in the first three quarters.
     """
@@ -146,7 +145,7 @@ def training_figures(lines: Sequence[Mapping[str, Any]], stream: BatchStream) ->
     windows = [line for line in lines if line["kind"] == "train"]
     updates, final = sum(line["updates"] for line in windows), lines[-1] if lines else {}
     if updates != final.get("update") or final["kind"] != "final":
-        raise ValueError("metrics.jsonl has lost lines: delete the run's checkpoints to train it again")
+        raise ValueError("metrics.jsonl lacks lines: delete the run's checkpoints to train it again")
     seen = sum(line["src_tokens"] + line["tgt_tokens"] for line in windows)
     joules: list[Any] = [line.get("joules") for line in windows]
     return {
@@ -165,13 +164,12 @@ def training_figures(lines: Sequence[Mapping[str, Any]], stream: BatchStream) ->
 
 
 def _tokens_per_s(windows: Sequence[Mapping[str, Any]]) -> float:
-    """Return the speed of training, including the time spent waiting for batches."""
     seen = sum(line["src_tokens"] + line["tgt_tokens"] for line in windows)
     return float(seen / sum(line["data_s"] + line["train_s"] for line in windows))
 
 
 def together_figures(windows: Sequence[Mapping[str, Any]]) -> Figures:
-    """Summarise training by several processes, from the lines with the largest number of processes."""
+    """Summarise training by several processes, from the lines with most of them."""
     together = max((line.get("processes", 1) for line in windows), default=1)
     if together == 1:
         return {}
@@ -183,7 +181,6 @@ def together_figures(windows: Sequence[Mapping[str, Any]]) -> Figures:
 
 
 def _epochs(stream: BatchStream, updates: int) -> float:
-    """Return the number of epochs that ``updates`` batches cover."""
     epoch = 1
     while updates > (batches := len(stream.token_counts(epoch))):
         updates -= batches
@@ -194,7 +191,7 @@ def _epochs(stream: BatchStream, updates: int) -> float:
 def quality_figures(folder: RunFolder, corpus: Corpus, warnings: Sequence[str] = ()) -> Figures:
     """Score the translations, and read perplexities and the scores of external metrics.
 
-    The first test set gives the main figures of the result.
+    The first test set gives the main figures.
     """
     if not corpus.tests:
         return {"warnings": "\n".join(warnings) or None}
@@ -224,7 +221,7 @@ def quality_figures(folder: RunFolder, corpus: Corpus, warnings: Sequence[str] =
 
 
 def ensure_columns_of_metrics() -> None:
-    """Raise ValueError if a registered metric has the name of a figure of results, such as "epochs"."""
+    """Raise ValueError if a registered metric has the name of another column, such as "epochs"."""
     added = METRICS.keys() - {item.name for item in dataclasses.fields(SystemScores)}
     Result(label="", preset="", seed=0, status="done", scores=dict.fromkeys(added, 0.0)).flat()
 
@@ -239,14 +236,7 @@ def _score_test(folder: RunFolder, corpus: Corpus, test: str) -> SystemScores:
 def speed_figures(
     raw: RawSpeed, metrics: Sequence[Mapping[str, Any]], *, flops: float, precision: str
 ) -> Figures:
-    """Compute medians, spreads and percentiles of the timed repeats in speed.json, and name the machines.
-
-    Args:
-        raw: content of speed.json.
-        metrics: lines of the training log.
-        flops: FLOPs of training per token.
-        precision: precision of training.
-    """
+    """Compute medians, spreads and percentiles of the timed repeats; ``flops`` are per token of training."""
     machine = raw.decoded_on if raw.timings is None else raw.timings.session
     machines = list(dict.fromkeys(line["machine"] for line in metrics if "machine" in line))
     machines = machines or [str(raw.decoded_on or machine)]  # older logs do not name the machine

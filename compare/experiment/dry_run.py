@@ -26,32 +26,27 @@ from compare.training.log import read_metrics
 logger = logging.getLogger(__name__)
 
 PART_FLOPS = {"cpu": 1e10, "cuda": 1e13}
-"""Work of a timed forward and backward pass by kind of device: some tenths of a second."""
+"""FLOPs of a timed forward and backward pass by kind of device: some tenths of a second."""
 TIMED = 3
-"""Updates that are timed, after one of warm-up."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunEstimate:
-    """One run, and what it is expected to take."""
+    """One run, and its expected cost."""
 
     name: str
-    """<label>-seed<k>."""
     status: str
     """new, unfinished, done or failed."""
     params: int
-    """Trained weights."""
     memory_bytes: int
-    """Weights, gradients, the two moments of AdamW and a moving average if there is one; activations, of two
-    passes with consistency regularisation, come on top."""
+    """Weights, gradients, AdamW's moments and the moving average, without activations."""
     updates: int
-    """Updates of the whole training."""
     updates_left: int
-    """Updates that the run would still do; fewer if patience stops it."""
+    """Updates still to do; fewer if patience stops the run."""
     train_s: float | None
-    """Seconds of these updates, without validation, translation and timing; None: could not be measured."""
+    """Seconds of these updates, without validation, translation and timing; None: not measured."""
     timing_s: float
-    """Seconds that the timing of its model lasts at least, after the last run."""
+    """Least seconds of timing the model, after the last run."""
     budget_changes: str
     """Widths before and after matching."""
 
@@ -67,23 +62,9 @@ def estimate_experiment(
     tests: bool = True,
     timed: bool = True,
 ) -> list[RunEstimate]:
-    """Check settings, folder and data as ``run_experiment`` would, without writing any file.
+    """Check what ``run_experiment`` would do, with its arguments and errors, without writing any file.
 
-    Args:
-        experiment: as for ``run_experiment``, as are the others.
-        folder: where the runs would be kept.
-        seeds: see there.
-        only: see there.
-        context: see there.
-        launch: see there.
-        tests: see there.
-        timed: estimate training times by some updates of each model on this machine; else they are unknown.
-
-    Returns:
-        The runs that ``run_experiment`` would finish.
-
-    Raises:
-        ValueError: bad settings or data, or ``folder`` holds another experiment.
+    Without ``timed``, training times are unknown.
     """
     folder, seeds = Path(folder), seeds or experiment.seeds
     tune_cpu(batch_tokens=experiment.train.batch_tokens)
@@ -102,7 +83,6 @@ def estimate_experiment(
 
 
 def _estimate(planned: PlannedRun, prepared: PreparedData, per_update: float | None) -> RunEstimate:
-    """Describe one run, whose updates take ``per_update`` seconds each."""
     run, done = planned.run, 0
     model = build_meta_model(run.model.architecture, *prepared.vocabulary_sizes)
     if planned.status == "unfinished" and planned.metrics.is_file():
@@ -122,9 +102,9 @@ def _estimate(planned: PlannedRun, prepared: PreparedData, per_update: float | N
 
 
 def _seconds_per_update(run: Run, prepared: PreparedData) -> float | None:
-    """Time some updates; None if the device of the run is not here, or the model too large for it.
+    """Time some updates; None without the device of the run, or with too little memory.
 
-    Of a batch that would take long, one of equal parts is computed, and its time is multiplied.
+    A part of a long batch is timed, and the time multiplied.
     """
     device = torch.device(run.train.device)
     if device.type == "cuda" and not torch.cuda.is_available():

@@ -22,7 +22,6 @@ from data.text import read_lines
 logger = logging.getLogger(__name__)
 
 SEED = 1
-"""Seed in the name of the folder of an external system."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +29,6 @@ class ExternalRow(RunFolder):
     """Folder of an external system."""
 
     translations: Mapping[str, Sequence[str]]
-    """Translations of each test set."""
 
     def write(self, prepared: PreparedData) -> None:
         """Copy the translations into the folder, and score them."""
@@ -51,13 +49,12 @@ def read_system(system: SystemConfig, run: Run, corpus: Corpus, folder: Path) ->
     """Read the translations of an external system; its row gets the shared settings of ``run``.
 
     Raises:
-        OSError: a file cannot be read.
-        ValueError: the files and the test sets do not agree, the models do not translate, or the folder holds
-            a trained model with this label.
+        ValueError: the files do not fit the test sets, the models do not translate, or the folder holds a
+            trained model with this label.
     """
     context, tests = f"systems.{system.label}", corpus.tests
     if not run.translates:
-        raise ValueError(f"{context}: the models are for {run.task}, so they have no translations to compare")
+        raise ValueError(f"{context}: the models are for {run.task}, so there are no translations to compare")
     for test in system.files:
         if test not in tests:
             raise ValueError(f"{context}: no test set {test!r}; {did_you_mean(test, tests)}")

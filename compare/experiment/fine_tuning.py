@@ -28,7 +28,7 @@ def initial_vocabularies(init_from: str) -> VocabularyPair:
 def with_initial_weights(run: Run) -> Run:
     """Resolve ``init_from`` to the folder of one run, and set ``init_hash``.
 
-    In the folder of an experiment, the run of the same label and seed is the start.
+    In the folder of an experiment, that is the run of the same label and seed.
 
     Raises:
         ValueError: there is no such run, it has no weights or is unfinished, its vocabulary has other
@@ -60,7 +60,7 @@ def with_initial_weights(run: Run) -> Run:
 
 
 def _initial_hash(run: Run, weights: Path) -> str:
-    """Return the sha256 of the initial weights; raise ValueError if ``init_hash`` is another one."""
+    """Return the sha256 of the initial weights; ValueError if ``init_hash`` is another one."""
     actual, expected = hash_file(weights), run.train.init_hash
     if expected not in (None, actual):
         raise ValueError(
@@ -71,7 +71,7 @@ def _initial_hash(run: Run, weights: Path) -> str:
 
 
 def ensure_initial_weights_fit(runs: Sequence[RunFolder], vocabulary_sizes: tuple[int, int]) -> None:
-    """Raise ValueError if initial weights have other names or shapes than the model of their run."""
+    """Raise ValueError if initial weights have other names or shapes than the model."""
     for run in runs:
         path = Path(str(run.run.train.init_from)) / WEIGHTS
         model = build_meta_model(run.run.model.architecture, *vocabulary_sizes)

@@ -39,11 +39,10 @@ class PlannedRun(RunFolder):
 def open_runs(
     models: Sequence[Run], folder: Path, seeds: Sequence[int] = (), only: Sequence[str] = ()
 ) -> list[PlannedRun]:
-    """Decide what is left to do for the requested runs, ordered by seed; nothing is written.
+    """Open the requested runs, ordered by seed; nothing is written.
 
     Raises:
-        ValueError: ``only`` has an unknown label, the weights of ``[train] init_from`` are missing, or a run
-            in the folder was made with other settings.
+        ValueError: an unknown label, missing initial weights, or a run with other settings in the folder.
     """
     chosen = choose_models(models, only)
     runs = [run.with_seed(seed) for seed in seeds or (models[0].train.seed,) for run in chosen]
@@ -62,11 +61,7 @@ def open_runs(
 
 
 def choose_models(models: Sequence[Run], only: Sequence[str]) -> list[Run]:
-    """Return the models with the labels ``only``, in which * stands for any text; without labels, all models.
-
-    Raises:
-        ValueError: no model has such a label; the message suggests the nearest.
-    """
+    """Return the models with the labels ``only``, in which * stands for any text; without labels, all."""
     if not only:
         return list(models)
     labels = [run.label for run in models]
@@ -82,7 +77,7 @@ def choose_models(models: Sequence[Run], only: Sequence[str]) -> list[Run]:
 
 
 def open_run(run: Run, folder: Path) -> PlannedRun:
-    """Decide what is left to do for one run; ValueError if its folder was made with other settings."""
+    """Open one run; ValueError if its folder was made with other settings."""
     planned = PlannedRun(run=run, folder=folder / run.name, status="new")
     if not planned.config.exists():
         if (planned.folder / CHECKPOINTS).exists():
@@ -117,7 +112,7 @@ def _other_settings(folder: Path, difference: str) -> ValueError:
 def locked_for_setup(folder: Path) -> Iterator[None]:
     """Lock the folder of an experiment while data are prepared in it.
 
-    After a ValueError or OSError, encoded data and folders that were made in the meantime are removed.
+    After a ValueError or OSError, new encoded data and folders are removed.
     """
     encoded = folder / "encoded"
     absent = [path for path in (encoded, folder, *folder.parents) if not path.exists()]
@@ -139,7 +134,7 @@ def locked_for_setup(folder: Path) -> Iterator[None]:
 
 
 def open_registry(folder: Path, prepared: PreparedData, runs: Sequence[RunFolder]) -> Registry:
-    """Read experiment.json and add runs; ValueError if it was begun with other data or shared settings."""
+    """Read experiment.json and add runs; ValueError if its data or shared settings differ."""
     registry, shared = read_registry(folder), settings_hash(runs[0].run)
     data = {"data_hash": prepared.corpus.content_hash, "vocabulary_hash": prepared.vocabularies.content_hash}
     for key, value in data.items():
@@ -160,7 +155,7 @@ def open_registry(folder: Path, prepared: PreparedData, runs: Sequence[RunFolder
 
 
 def begin_run(run: PlannedRun, prepared: PreparedData) -> None:
-    """Create the folder of a run; config.toml comes last, so where it exists the rest is complete."""
+    """Create the folder of a run; config.toml comes last, so its presence means that all is there."""
     for folder in (run.folder, run.folder / CHECKPOINTS):
         remove_leftovers(folder)
     if run.status == "new":

@@ -59,7 +59,7 @@ POLL_S = 0.2
 CORES_PER_JOB = 2
 """Threads per process of ``--jobs auto``; small models gain little from a third thread."""
 ALL_GPUS = ("cuda", "cuda:0")
-"""Devices with which each process gets a GPU of its own."""
+"""Devices with which each process gets its own GPU."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
@@ -81,7 +81,7 @@ SLURM_KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
 }
 """Keys of ``--slurm``: submitit's name, and the function that reads the value."""
 MAX_TIMEOUTS = 1_000
-"""Maximum number of times that a job is queued again after its time limit."""
+"""Largest number of times that a job is queued again after its time limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,7 @@ class Launch:
     """Values of ``SLURM_KEYS`` for jobs of a cluster; None: processes on this machine."""
 
     def resolve_models(self, experiment: Experiment, context: str) -> list[Run]:
-        """Decide the settings of each model as ``resolve_models`` does, for the machine of the processes.
+        """Resolve the settings of each model for the machine of the processes.
 
         Raises:
             ValueError: there is no cluster, or only the node of a job could decide a setting.
@@ -175,8 +175,8 @@ def parse_launch(jobs: str, slurm: str = "") -> Launch | None:
 
     Args:
         jobs: number of processes, or auto; empty: 1, on a cluster one per run.
-        slurm: options of jobs, such as partition=gpu,gpus=1,time=2:00,cpus=8,mem=32 (time is HH:MM or
-            minutes, memory is in GB); empty: no cluster.
+        slurm: options such as partition=gpu,gpus=1,time=2:00,cpus=8,mem=32 (time is HH:MM or minutes, memory
+            in GB); empty: no cluster.
 
     Raises:
         ValueError: a key is unknown, or a value has another form.
@@ -213,7 +213,7 @@ class Work:
     """Modules that the process imports first."""
 
     def __call__(self) -> None:
-        """Do the work; in a job of a cluster, save the state before the time limit."""
+        """Do the work."""
         with _save_before_time_limit():
             load_plugins(self.plugins)
             self.call()
@@ -229,8 +229,8 @@ class Work:
 def _save_before_time_limit() -> Iterator[None]:
     """Save the state and end on SIGTERM or SIGUSR2, in a job of a cluster.
 
-    Slurm sends SIGTERM, twice, when it ends or preempts a job, and queues a preempted job again. Submitit
-    asks for SIGUSR2 before the time limit; its handler queues the job again.
+    Slurm sends SIGTERM when it ends or preempts a job, and queues a preempted job again. Submitit asks for
+    SIGUSR2 before the time limit; its handler queues the job again.
     """
     if "SUBMITIT_EXECUTOR" not in os.environ:
         yield
@@ -254,7 +254,7 @@ def _save_before_time_limit() -> Iterator[None]:
 
 
 class _Watch:
-    """Shows the progress of runs in other processes, from the files in their folders."""
+    """Progress display of runs in other processes, from the files in their folders."""
 
     def __init__(self, runs: Sequence[RunFolder], show: ShowMetrics) -> None:
         self._show, self._begun = show, time.time()
@@ -262,7 +262,6 @@ class _Watch:
         self._positions = {run.name: run.metrics.stat().st_size for run in runs if run.metrics.exists()}
 
     def __call__(self) -> None:
-        """Show the progress since the last call."""
         for name, run in list(self._runs.items()):
             with suppress(OSError, ValueError):  # a file may be incomplete at this moment
                 self._show_lines(run)
@@ -312,11 +311,11 @@ def _run_processes(work: Work, number: int, device: str, watch: _Watch) -> None:
 
     After the first signal, or if this process is killed, they save their states and end; a second signal
     kills them.
-
-    Raises:
-        Interrupted: a signal arrived, and all processes have ended.
     """
-    command, workers = [sys.executable, "-c", START, json.dumps(sys.path)], list[subprocess.Popen[bytes]]()
+    command, workers = (
+        [sys.executable, "-P", "-c", START, json.dumps(sys.path)],
+        list[subprocess.Popen[bytes]](),
+    )
     with stop_on_signals() as stop, ExitStack() as pipes:
         try:
             for environment in _environments(number, device):
@@ -376,7 +375,7 @@ def main() -> int:
 
 
 def job_name(work: Work, experiment: Path) -> str:
-    """Return a name of the jobs by which the same call finds them again."""
+    """Return a name by which the same call finds its jobs again."""
     text = re.sub(" at 0x[0-9a-f]+", "", f"{experiment.resolve()} {work.call}")  # without memory addresses
     return f"attnbench-{hashlib.sha256(os.fsencode(text)).hexdigest()[:12]}"
 
@@ -384,7 +383,7 @@ def job_name(work: Work, experiment: Path) -> str:
 def _run_on_cluster(
     work: Work, number: int, options: Mapping[str, Any], experiment: Path, watch: _Watch
 ) -> None:
-    """Submit jobs until there are ``number``, with those of an earlier call, and wait for all of them."""
+    """Submit jobs until there are ``number``, including those of an earlier call, and wait for them."""
     import submitit
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
@@ -421,7 +420,7 @@ def _run_on_cluster(
 
 
 def _queued(name: str) -> list[str]:
-    """List the jobs of this name that have not ended; raise ValueError if the cluster does not answer."""
+    """List the unfinished jobs of this name; ValueError if the cluster does not answer."""
     command = ["squeue", "--noheader", "--array", "--format=%i", f"--name={name}", f"--user={os.getuid()}"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
@@ -435,7 +434,6 @@ def _queued(name: str) -> list[str]:
 def _open_data(
     run: Run, vocabularies: VocabularyPair, train: Path, valid: Path, batch_hash: str
 ) -> PreparedData:
-    """Open the encoded training and validation set of a run, without text."""
     split = sides(open_split(train), run)
     return PreparedData(
         corpus=Corpus(name="", src_lang="", tgt_lang="", splits={"valid": Pairs((), ())}),
@@ -450,7 +448,7 @@ def _open_data(
 def train_together(
     processes: Processes, launch: Launch | None, finish_all: Callable[[RunModel], list[Result]]
 ) -> list[Result]:
-    """Run an experiment in processes of torchrun; only process 0 calls ``finish_all`` and returns results."""
+    """Run an experiment in processes of torchrun; only process 0 calls ``finish_all``."""
     if launch is not None:
         raise ValueError("torchrun starts processes, and so do --jobs and --slurm: use only one of them")
     if not processes.is_main:
@@ -465,7 +463,6 @@ def train_together(
 def _run_announced(
     processes: Processes, folder: RunFolder, prepared: PreparedData, reporter: Reporter
 ) -> Result:
-    """Train and test a run in process 0, together with the processes that wait in ``_take_part``."""
     assert prepared.train.folder
     assert prepared.valid.folder
     splits = prepared.train.folder.resolve(), prepared.valid.folder.resolve()
@@ -482,7 +479,7 @@ def _run_announced(
 
 
 def _take_part(processes: Processes) -> None:
-    """Help process 0 to train each run that it announces, until it dismisses the others."""
+    """Train each run that process 0 announces, until it dismisses the others."""
     announcement: Any
     while (announcement := processes.broadcast(None)) is not None:
         try:

@@ -33,7 +33,7 @@ class SentenceScore(NamedTuple):
     pieces: Sequence[str]
     """Target pieces, including the end of sentence."""
     logp: Sequence[float]
-    """Natural logarithm of the probability of each piece, given the source and the pieces before it."""
+    """Natural logarithm of the probability of each piece."""
 
     @property
     def total(self) -> float:
@@ -47,10 +47,9 @@ class ForcedScores:
 
     sentences: Sequence[SentenceScore]
     sums: LikelihoodSums
-    """Sums over all sentences, and perplexities."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return sums, perplexities and log-probabilities of sentences and pieces as an object for JSON."""
+        """Return sums, perplexities and log-probabilities as an object for JSON."""
         sums = self.sums
         return {
             "logp": -sums.nll,
@@ -72,11 +71,6 @@ def score_translations(
     """Compute the probability of translations, in fp32 and in eval mode.
 
     An ensemble gives each token the mean of its members' probabilities.
-
-    Args:
-        translator: the model.
-        sources: source sentences.
-        translations: one translation per source, detokenised.
 
     Raises:
         ValueError: the numbers of sources and translations differ or are 0, a sentence is too long, or the
@@ -122,13 +116,13 @@ def score_translations(
 
 
 def count_characters(lines: Sequence[str]) -> int:
-    """Count the Unicode characters of ``lines``, including one line end per line."""
+    """Count the Unicode characters, including one line end per line."""
     return sum(len(line) + 1 for line in lines)
 
 
 @torch.inference_mode()
 def token_log_probabilities(model: EncoderDecoder[Any, Any], batch: Batch) -> Tensor:
-    """Compute the log-probabilities (N,) of the real target tokens of a batch, sentence by sentence."""
+    """Compute the log-probabilities (N,) of the target tokens of a batch, without padding."""
     hidden = model.features(batch.src, batch.src_mask, batch.tgt_in).hidden[batch.tgt_mask]  # (N, D)
     targets = batch.tgt_out[batch.tgt_mask]
     _, nll = linear_cross_entropy([hidden], model.output.weight, model.output.bias, targets, 0.0)
@@ -161,13 +155,10 @@ def score_model(
         device: cpu or cuda.
 
     Returns:
-        The scores by folder, in the order of ``runs``; the name of an ensemble joins the folders by "+".
+        The scores by folder; the name of an ensemble joins the folders by "+".
 
     Raises:
-        OSError: a file cannot be read.
-        ValueError: the texts differ in their number of lines, the source is missing, a model cannot be
-        loaded,
-            or it computes NaN.
+        ValueError: the texts differ in length, the source is missing, or a model cannot be loaded.
     """
     paths = [Path(path) for path in (src, tgt) if path is not None]
     with ensure_unchanged(*paths):
@@ -206,12 +197,10 @@ def score_runs(
         device: cpu or cuda.
 
     Returns:
-        The scores by folder, in the order of ``runs``; the name of an ensemble joins the folders by "+".
+        The scores by folder; the name of an ensemble joins the folders by "+".
 
     Raises:
-        OSError: a file cannot be read or written, or a file of translations exists already.
-        ValueError: the texts differ in their number of lines, a model cannot be loaded, or two runs would
-            write one file.
+        ValueError: the texts differ in length, a model cannot be loaded, or two runs would write one file.
     """
     folders, src, reference_paths = as_paths(runs), Path(src), as_paths(references)
     names = [folder.resolve().name for folder in folders]
@@ -232,11 +221,11 @@ def score_runs(
     for name, translator in _load_systems(folders, device, ensemble=ensemble):
         logger.info(f"{name}: translating {len(lines):,} sentences")
         best = [first for (first,) in translator.generate(lines)]
-        translations.append([each.text for each in best])
+        translations.append([translation.text for translation in best])
         scored = score_texts(translations[-1], *joined, scoring=scoring)
         warnings = [
             *translator.describe_sources(lines),
-            *describe_cuts(sum(each.is_cut for each in best), len(best)),
+            *describe_cuts(sum(translation.is_cut for translation in best), len(best)),
         ]
         scores[name] = replace(scored, warnings=(*warnings, *scored.warnings))
     for path, hypotheses in zip(files, translations, strict=False):  # an error above leaves no file
@@ -247,7 +236,6 @@ def score_runs(
 def _load_systems(
     folders: Sequence[Path], device: str, *, ensemble: bool
 ) -> Iterator[tuple[str, Translator]]:
-    """Load the runs one after the other, or all runs as one ensemble; yield them with their names."""
     if ensemble:
         yield "+".join(map(str, folders)), load_ensemble(folders, device)
         return

@@ -31,18 +31,14 @@ class PreparedData:
     stream: BatchStream
     batch_hash: str
     warnings: tuple[str, ...] = ()
-    """Warnings about the data, for readers of the results."""
 
     @property
     def vocabulary_sizes(self) -> tuple[int, int]:
-        """Sizes of the source and of the target vocabulary."""
+        """Sizes of source and target vocabulary."""
         return len(self.vocabularies.src), len(self.vocabularies.tgt)
 
     def training_flops(self, architecture: Architecture, passes: int = 1) -> float:
-        """Count the FLOPs of training per token, for a number of passes over each batch.
-
-        The formulas use the mean lengths of the corpus.
-        """
+        """Count the FLOPs of training per token, at the mean lengths of the corpus."""
         return train_flops_per_token(
             architecture,
             src_len=float(self.train.src_lengths.mean()) + 1,
@@ -63,7 +59,6 @@ def load_corpus(config: DataConfig, *, tests: bool = True) -> Corpus:
     """Read the corpus of a ``[data]`` section, or generate the built-in one.
 
     Raises:
-        OSError: a file cannot be read.
         ValueError: the text is malformed, or has fewer training pairs than ``train_size``.
     """
     if config.root:
@@ -86,8 +81,7 @@ def prepare_data(
         run: any run of the experiment.
         folder: cache of encoded splits.
         tests: whether to read the test sets; a search of settings must not see them.
-        vocabularies: by default those of the run that training starts from, or else built from the training
-            split.
+        vocabularies: by default those of ``init_from``, or else built from the training split.
 
     Raises:
         ValueError: the corpus or the vocabulary cannot be used, or ``scoring.outcome`` names no test set.
@@ -149,7 +143,7 @@ def sides(split: EncodedSplit, run: Run) -> EncodedSplit:
 
 
 def training_batches(split: EncodedSplit, vocabularies: VocabularyPair, run: Run) -> BatchStream:
-    """Return the stream of the training batches.
+    """Return the stream of training batches.
 
     Raises:
         ValueError: a batch cannot hold the longest target, or subwords cannot be sampled.

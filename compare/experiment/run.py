@@ -94,7 +94,7 @@ def run_experiment(
     folder, reporter, timing = Path(folder), reporter or Reporter(), timing and tests
     seeds = seeds or experiment.seeds
     tune_cpu(batch_tokens=experiment.train.batch_tokens)
-    code_version()  # of the sources as they are now: they may be edited during a long run
+    code_version()  # read now: sources may be edited during a long run
 
     def finish_all(train: RunModel) -> list[Result]:
         models = plan_models(experiment, folder, context, launch)
@@ -129,17 +129,13 @@ def run_experiment(
 
 
 def plan_models(experiment: Experiment, folder: Path, context: str, launch: "Launch | None") -> list[Run]:
-    """Decide the settings of each model, and find mistakes that need no data.
-
-    These are the budget's reference, parts of plug-ins that break a rule, models too large for this machine,
-    a folder that cannot be used, and a baseline that no model is.
-    """
+    """Decide the settings of each model, and find mistakes that need no data."""
     models = (launch.resolve_models if launch else resolve_models)(experiment, context)
     if models[0].budget.match != "none":
         from compare.experiment.budget import find_reference
 
         find_reference(models)
-    make_bleu(models[0].scoring.tokenize)  # which may lack a package
+    make_bleu(models[0].scoring.tokenize)  # raises if the tokenizer's package is missing
     ensure_columns_of_metrics()
     for run in models:
         if run.model.plugin_part() is not None:
@@ -148,19 +144,19 @@ def plan_models(experiment: Experiment, folder: Path, context: str, launch: "Lau
             ensure_verified(run)
     _ensure_memory(models, (len(SPECIALS) + 1,) * 2)  # the smallest vocabularies, while others are unknown
     check_output_folder(folder)
-    labels = {each.label for each in models} | {each.label for each in experiment.systems}
+    labels = {entry.label for entry in models} | {entry.label for entry in experiment.systems}
     if (folder / REGISTRY).is_file():
-        labels |= {result.label for result in read_results(folder)}  # which names what is damaged
+        labels |= {result.label for result in read_results(folder)}  # raises if a result is damaged
     if (baseline := models[0].scoring.baseline) and baseline not in labels:
         raise ValueError(
-            f"{context}: scoring.baseline = {abbreviate(baseline)} is no model of the experiment; "
+            f"{context}: scoring.baseline = {abbreviate(baseline)} is not a model of the experiment; "
             f"{did_you_mean(baseline, sorted(labels))}"
         )
     return models
 
 
 def match_models(models: list[Run], prepare: Callable[[], PreparedData]) -> list[Run]:
-    """Give the models the widths of the matched budget, which needs the data; without one, do nothing."""
+    """Match the widths of the models to the budget, if there is one."""
     if models[0].budget.match == "none":
         return models
     from compare.experiment.budget import match_budget
@@ -190,14 +186,13 @@ def check_with_data(
 
 
 def _ensure_memory(models: Sequence[Run], vocabulary_sizes: tuple[int, int]) -> None:
-    """Raise ValueError if this machine's memory cannot hold the training of one of the models."""
     for run in models:
         architecture, context, ema = run.model.architecture, f"models.{run.label}", run.train.ema > 0
         ensure_fits_memory(architecture, *vocabulary_sizes, context=context, ema=ema)
 
 
 def _is_finished(folder: Path, runs: Sequence[PlannedRun], *, timing: bool) -> bool:
-    """Return whether nothing is left to do; remove what a process has left that was killed at its end."""
+    """Return whether nothing is left to do; remove leftovers of a process that was killed at its end."""
     if not all(run.has_ended for run in runs) or (timing and results_to_time(folder)):
         return False
     logger.info(f"{folder}: all {len(runs)} runs have ended; delete the folder of a run to repeat it")
@@ -209,14 +204,13 @@ def _is_finished(folder: Path, runs: Sequence[PlannedRun], *, timing: bool) -> b
 
 
 TIMED_SENTENCES = 5
-"""Sentences of the latency that take about as long as an update; training, searches and latency of most of
-the published results took as long together as ``_expected_work`` says, within a factor of two."""
+"""Sentences of the latency that take about as long as an update, by the published results."""
 
 
 def _expected_work(
     runs: Sequence[PlannedRun], prepared: PreparedData, *, timing: bool
 ) -> tuple[dict[str, tuple[int, float]], float, float]:
-    """Return updates and FLOPs of each run that has not ended; FLOPs and seconds of the timing at the end."""
+    """Return updates and FLOPs of the runs that have not ended; FLOPs and seconds of the timing."""
     expected, flops = {}, {}
     for run in runs:
         passes = run.run.regularization.passes
@@ -233,16 +227,9 @@ def _expected_work(
 def run_each(runs: Sequence[PlannedRun], prepared: PreparedData, reporter: Reporter, train: RunModel) -> None:
     """Finish each run that has not ended, one after the other; if one fails, the others still run.
 
-    Args:
-        runs: the runs; one that another process works on is left to it.
-        prepared: their data.
-        reporter: shows the progress of training.
-        train: trains and tests one run.
-
     Raises:
-        ValueError: a run could not be finished, such as one with damaged files; all others have been run.
-        OSError: likewise, such as a file that cannot be read.
-        ConnectionError: another process that torchrun has started has ended; no other run was begun.
+        ValueError: a run could not be finished, such as one with damaged files. So does OSError.
+        ConnectionError: another process of torchrun has ended; no other run was begun.
     """
     errors: list[ValueError | OSError] = []
     for number, planned in enumerate(runs, start=1):

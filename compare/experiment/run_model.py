@@ -69,7 +69,7 @@ def finish_run(run: RunFolder, prepared: PreparedData, reporter: Reporter, train
 def run_model(
     folder: RunFolder, prepared: PreparedData, reporter: Reporter, processes: Processes = SINGLE
 ) -> Result:
-    """Train one model, from the start or from where it was stopped, and test the chosen weights."""
+    """Train one model, from the start or from the saved state, and test the chosen weights."""
     run, was_begun = folder.run, has_begun(folder.folder / CHECKPOINTS)
     device = torch.device(run.train.device)
     reset_peak_memory(device)
@@ -108,10 +108,9 @@ def run_model(
 def build_trainer(
     folder: RunFolder, prepared: PreparedData, report: MetricsCallback, processes: Processes = SINGLE
 ) -> tuple[Trainer, Translator]:
-    """Build a model with its trainer, which continues where it was stopped, and with its translator.
+    """Build a model with its trainer, which continues from a saved state, and its translator.
 
-    Each of several processes that train together builds the same trainer. The translator has the chosen
-    weights after training.
+    Processes that train together build equal trainers. The translator has the chosen weights after training.
     """
     run, device = folder.run, torch.device(folder.run.train.device)
     set_numerics(device, deterministic=run.train.deterministic)
@@ -143,8 +142,7 @@ def build_trainer(
 def evaluate_run(folder: RunFolder, translator: Translator, corpus: Corpus) -> float | None:
     """Translate every test set, with a length penalty chosen on validation, and score the references.
 
-    Returns:
-        Seconds of translation; None for language models and without test sets.
+    Returns the seconds of translation; None for language models and without test sets.
     """
     seconds, at_limit = None, dict[str, int]()
     if folder.run.translates and corpus.tests:
@@ -155,8 +153,10 @@ def evaluate_run(folder: RunFolder, translator: Translator, corpus: Corpus) -> f
             start = time.perf_counter()
             translations = [best for (best,) in translator.generate(corpus.splits[test].src)]
             seconds += time.perf_counter() - start
-            at_limit[test] = sum(each.is_cut for each in translations)
-            write_atomically(folder.plain_output(test), "".join(f"{each.text}\n" for each in translations))
+            at_limit[test] = sum(translation.is_cut for translation in translations)
+            write_atomically(
+                folder.plain_output(test), "".join(f"{translation.text}\n" for translation in translations)
+            )
     if corpus.tests:
         scores = {
             test: score_translations(translator, corpus.splits[test].src, corpus.splits[test].tgt)
@@ -173,13 +173,7 @@ def evaluate_run(folder: RunFolder, translator: Translator, corpus: Corpus) -> f
 
 
 def select_penalty(folder: RunFolder, translator: Translator, valid: Pairs) -> LengthPenalty:
-    """Choose the length penalty of a run on the validation set, and write selection.json.
-
-    One beam search serves all penalties. An earlier choice for the same weights is read from the file.
-
-    Raises:
-        ValueError: selection.json is damaged.
-    """
+    """Choose the length penalty of a run on the validation set, and write selection.json."""
     run, penalties = folder.run, length_penalties(folder.run.decode)
     if len(penalties) == 1:
         return penalties[0]

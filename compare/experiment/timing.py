@@ -54,17 +54,9 @@ logger = logging.getLogger(__name__)
 def time_all(folder: Path, settings: Run, prepared: PreparedData) -> None:
     """Time all models in turn and write their speeds, if every run has ended and they are not timed yet.
 
-    Each process calls this after its runs, and only the last one finds that all have ended. The figures are
-    complete once all results have the same ``timed_together``; a timing that was stopped is made again. One
-    run per model is timed, that of its lowest seed that has weights: the other seeds get the same figures.
-
-    Args:
-        folder: the folder of the experiment.
-        settings: any run of the experiment, for the sections ``train`` and ``bench``.
-        prepared: its data; all models are trained on the same batches of it.
-
-    Raises:
-        ValueError: a file of a finished run is damaged.
+    Each process calls this after its runs; the last one times. Figures are complete once all results have the
+    same ``timed_together``; a stopped timing is repeated. The run of a model's lowest seed with weights is
+    timed, and its other seeds get the same figures.
     """
     with lock_folder(folder, wait=True):
         results = results_to_time(folder)
@@ -72,8 +64,8 @@ def time_all(folder: Path, settings: Run, prepared: PreparedData) -> None:
             return
         runs = {label: run for label, run in _runs_to_time(folder, results).items() if run}
         logger.info(f"{folder}: timing {len(runs)} models in turn: {', '.join(runs)}")
-        if earlier := list(dict.fromkeys(each.label for each in results if each.timed_together)):
-            logger.info(f"timed again, to compare with what was added: {', '.join(earlier)}")
+        if earlier := list(dict.fromkeys(result.label for result in results if result.timed_together)):
+            logger.info(f"timed again, for comparison with new models: {', '.join(earlier)}")
         for result in results:  # a damaged file is found before the timing, which takes minutes
             run = RunFolder.read(folder / result.run)
             read_speed(run.speed)
@@ -83,26 +75,22 @@ def time_all(folder: Path, settings: Run, prepared: PreparedData) -> None:
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
-            logger.error(f"speeds are unknown: out of memory: {first_line(error)}; run this again to retry")
+            logger.error(
+                f"speeds were not measured: out of memory: {first_line(error)}; "
+                "run the same command again to retry"
+            )
             return
         for result in results:
             write_timings(RunFolder.read(folder / result.run), result, timings[result.label])
 
 
 def timing_seconds(run: Run) -> float:
-    """Return how long the timing of a model lasts at least: training and two searches, of translation models.
-
-    The latency, and what warms up, last no given time.
-    """
+    """Return the least seconds of timing a model, without latency and warm-up."""
     return (3 if run.translates else 1) * run.bench.repeats * run.bench.seconds
 
 
 def forget_timings(folder: Path) -> None:
-    """Let ``time_all`` time all models of an experiment again, for example because they were disturbed.
-
-    Raises:
-        ValueError: no run of a model has weights, as in a published folder.
-    """
+    """Let ``time_all`` time all models again; ValueError if a model has no weights any more."""
     with lock_folder(folder, wait=True):
         timed = [result for result in read_results(folder) if result.timed_together]
         if without := _labels_without_weights(folder, timed):
@@ -112,10 +100,7 @@ def forget_timings(folder: Path) -> None:
 
 
 def results_to_time(folder: Path) -> list[Result]:
-    """Find the finished runs of an experiment if all its runs have ended and these were not timed together.
-
-    A run that ended for lack of memory counts as ended: if it is finished later, all are timed again.
-    """
+    """Return the finished runs if all runs have ended and these were not timed together."""
     planned = read_registry(folder).runs
     results = [result for result in read_results(folder) if result.run in planned] if planned else []
     done = [result for result in results if result.status == "done" and not result.is_external]
@@ -131,9 +116,9 @@ def results_to_time(folder: Path) -> list[Result]:
 
 
 def _runs_to_time(folder: Path, results: Sequence[Result]) -> dict[str, RunFolder | None]:
-    """Open of each label the run of the lowest seed that has weights; None where no seed has."""
+    """Open the run of the lowest seed with weights by label; None without weights."""
     runs: dict[str, RunFolder | None] = dict.fromkeys(result.label for result in results)
-    for result in sorted(results, key=lambda each: (each.seed, -(each.budget or 0))):
+    for result in sorted(results, key=lambda result: (result.seed, -(result.budget or 0))):
         if runs[result.label] is None and (run := RunFolder.read(folder / result.run)).weights.is_file():
             runs[result.label] = run
     return runs
@@ -144,7 +129,7 @@ def _labels_without_weights(folder: Path, results: Sequence[Result]) -> str:
 
 
 def write_timings(run: RunFolder, result: Result, timings: Timings) -> None:
-    """Write the timings into a run's speed.json, and the figures that follow into its result.json."""
+    """Write timings into speed.json, and their figures into result.json."""
     raw = dataclasses.replace(read_speed(run.speed), timings=timings)
     write_record(run.speed, raw)
     figures = speed_figures(
@@ -157,7 +142,7 @@ def write_timings(run: RunFolder, result: Result, timings: Timings) -> None:
     save_result(run.folder, dataclasses.replace(result, files=files, **figures))
 
 
-# What is timed: training, greedy and beam search of many lines, and beam search of single lines.
+# The timed work: training, greedy and beam search of many lines, and beam search of single lines.
 
 
 def first_updates(stream: BatchStream, number: int, accumulate: int) -> list[Sequence[Batch]]:
@@ -167,10 +152,10 @@ def first_updates(stream: BatchStream, number: int, accumulate: int) -> list[Seq
 
 
 class TrainingWork:
-    """Updates of a model with any weights on given batches, at the last learning rate of training.
+    """Workload of training: updates on fixed batches, at the last learning rate of training.
 
     The optimizer is a new one: its cost does not depend on its state. Moving average, log, validation,
-    checkpoints, the reading of batches and their way to the device are not part of it.
+    checkpoints and the transfer of batches are left out.
     """
 
     def __init__(
@@ -180,14 +165,7 @@ class TrainingWork:
         updates: Sequence[Sequence[Batch]],
         precision: str = "",
     ) -> None:
-        """Move the batches to the model's device.
-
-        Args:
-            run: settings of training.
-            model: the model, on the device of the run.
-            updates: the batch of each update, in the parts whose gradients are added.
-            precision: fp32 or bf16; by default that of the run.
-        """
+        """Move the batches to the model's device; each update has a batch in parts."""
         train, optim = run.train, run.model.optim
         self.criterion = TranslationLoss(model, train.label_smoothing, run.regularization)
         self.optimizer = build_optimizer(self.criterion, optim)
@@ -198,7 +176,6 @@ class TrainingWork:
         batches, device = list(chain.from_iterable(updates)), next(self.criterion.parameters()).device
         self.sentences = sum(map(len, batches))
         self.tokens = sum(batch.src_tokens + batch.tgt_tokens for batch in batches)
-        """Tokens of the source without end of sentence and of the target with it, no padding."""
         self._updates = [[part.to(device) for part in parts] for parts in updates]
 
     def __call__(self) -> None:
@@ -211,7 +188,7 @@ class TrainingWork:
 
 
 class SearchWork:
-    """Searches one after the other, such as one of all lines, or for the latency one of each line."""
+    """Workload of searches one after the other: one for all lines, or for the latency one per line."""
 
     def __init__(
         self,
@@ -219,22 +196,14 @@ class SearchWork:
         device: torch.device,
         model: EncoderDecoder[Any, Any],
     ) -> None:
-        """Prepare the workload; nothing is searched yet.
-
-        Args:
-            searches: each finds the hypotheses of some sentences.
-            device: where they run.
-            model: the model that they use.
-        """
         self.searches, self.device, self.holders = searches, device, (cast(nn.Module, model),)
         self._warming = cycle(searches)
         self.sentences = self.tokens = 0
         """Amount of work, of tokens that of the translations with their ends; known after the first call."""
         self.ms: list[list[float]] = []
-        """Milliseconds of each search, by call."""
 
     def warm_up(self) -> None:
-        """Do the first search, or the one after the last that has warmed up."""
+        """Do the first search, then the next one."""
         next(self._warming)()
 
     def __call__(self) -> None:
@@ -253,11 +222,7 @@ PHASES = {"greedy": "greedy search", "beam": "beam search", "latency": "latency"
 
 
 def _time_models(runs: Sequence[RunFolder], settings: Run, prepared: PreparedData) -> dict[str, Timings]:
-    """Time the models of ``runs``, one kind of work of all in turn; returns their timings by label.
-
-    Raises:
-        ValueError: the weights of a run are damaged or of another model.
-    """
+    """Time the models of ``runs``, one kind of work of all in turn; returns their timings by label."""
     bench, device = settings.bench, torch.device(settings.train.device)
     torch.manual_seed(settings.train.seed)
     set_numerics(device, deterministic=settings.train.deterministic)
@@ -291,7 +256,7 @@ def _time_models(runs: Sequence[RunFolder], settings: Run, prepared: PreparedDat
 def _make_works(
     run: RunFolder, settings: Run, prepared: PreparedData
 ) -> dict[str, TrainingWork | SearchWork]:
-    """Make the workloads of a trained model by phase; of a language model training alone.
+    """Make the workloads of a trained model by phase; language models only train.
 
     The model is on the processor afterwards.
     """

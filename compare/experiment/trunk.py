@@ -12,14 +12,13 @@ logger = logging.getLogger(__name__)
 
 
 def smaller_budgets(run: RunFolder) -> list[RunFolder]:
-    """Open the folders of the same model and seed that have begun with a smaller budget, largest first."""
+    """Open the begun folders of the same model and seed with a smaller budget, largest first."""
     budget = run.run.train.budget or 0
     folders = [(other, other.run.train.budget or 0) for other in _other_budgets(run)]
     return [other for other, its_budget in folders if its_budget < budget]
 
 
 def _other_budgets(run: RunFolder) -> list[RunFolder]:
-    """Open the folders of the same model and seed that have begun with other budgets, largest first."""
     budget = run.run.train.budget
     if budget is None:
         return []
@@ -31,10 +30,10 @@ def _other_budgets(run: RunFolder) -> list[RunFolder]:
 
 
 def start_from_trunk(run: RunFolder) -> None:
-    """Give a run that has no state yet the last state of the trunk, and the log that belongs to it.
+    """Give a run without state the last state of the trunk, and the log that belongs to it.
 
-    The state is written last, so a process that is killed in between leaves nothing that looks begun. The
-    log may have lines beyond the state; the trainer drops them.
+    The state is written last: a process killed in between leaves nothing that looks begun. The log may have
+    lines beyond the state; the trainer drops them.
     """
     checkpoints = run.folder / CHECKPOINTS
     if has_begun(checkpoints):
@@ -56,7 +55,7 @@ def start_from_trunk(run: RunFolder) -> None:
         origin = f"starts from update {other.run.train.branch_update:,} of {other.name}"
         break
     else:
-        origin = "starts from update 0, since no state of the trunk is that early"
+        origin = "starts from update 0, since no smaller budget has saved a state"
     if missing:
         logger.warning(f"{run.name}: {', '.join(missing)} is not there: {origin}")
     elif others:
@@ -64,7 +63,7 @@ def start_from_trunk(run: RunFolder) -> None:
 
 
 def _is_same_but_for_budget(other: Run, run: Run) -> bool:
-    """Return whether two runs share their trunk: all that differs is the budget and how speed is measured."""
+    """Return whether two runs differ only in budget and measurement of speed."""
     budget = run.train.budget or run.train.max_updates
     train = replace(other.train.for_budget(budget), init_from=run.train.init_from)
     return replace(other, train=train, bench=run.bench, data=run.data) == run

@@ -25,7 +25,7 @@ from compare.config.sections import Experiment, ModelConfig
 from compare.experiment.folder import choose_models
 from compare.experiment.launch import Launch
 from compare.experiment.run import run_experiment
-from compare.models.registry import ResolvedModel
+from compare.experiment.shorten import WARM_UPS, shorten_warmups
 from compare.optim import OptimConfig
 from compare.results.run_folder import RunFolder
 from compare.results.store import REGISTRY, Result, Status, read_result, read_results
@@ -43,8 +43,6 @@ TRIALS_FILE, BEST = "trials.jsonl", "best.toml"
 Criterion = Literal["bleu", "loss"]
 LEAST_BLEU = 1.0
 """If no candidate of a model reaches this validation BLEU, BLEU is noise and the loss decides."""
-WARMUPS = "warmup_updates", "attention_warmup"
-"""Settings that count updates from the first on; shorter trials shorten them."""
 
 
 class LogRange(NamedTuple):
@@ -63,7 +61,6 @@ class LogRange(NamedTuple):
 Space = Mapping[str, LogRange | tuple[Any, ...]]
 """Tuned settings by name: a range, or values that are equally likely."""
 DEFAULT_SPACE: Space = {"learning_rate": LogRange(3e-4, 3e-2), "dropout": (0.0, 0.1, 0.2, 0.3)}
-"""The best values of these settings differ between families."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,14 +76,12 @@ class TuningPlan:
     seeds: Sequence[int] = ()
     """Seeds of weights and batches; their mean decides. By default ``train.seed`` alone."""
     space: Space = field(default_factory=lambda: DEFAULT_SPACE)
-    """Tuned settings; see ``parse_space``."""
     by: Criterion = "bleu"
     """Validation figure that decides; the loss distinguishes close candidates more steadily."""
     only: Sequence[str] = ()
     """Labels of the models to tune, as for ``choose_models``; by default all."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a number of trials or updates that is too small."""
         if self.trials < 1 or self.updates < 0:
             raise ValueError(f"--trials {self.trials}, --updates {self.updates}: must be at least 1 and 0")
 
@@ -95,27 +90,21 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Line of trials.jsonl: a model trained once with drawn settings, measured on the validation set."""
 
     label: str
-    """Label of the model."""
     trial: int
     """Number of the draw, counted from 1."""
     seed: int = 1
     settings: dict[str, Any]
-    """Values of the tuned settings."""
     status: Status
     bleu: float | None
     """Validation BLEU by greedy search; None unless done, and for language models."""
     loss: float | None
-    """Validation loss; None unless done."""
     best_update: int | None
-    """Update of the best validation; None unless done."""
     updates: int
     seconds: float
     """Seconds of training and validation."""
     code_version: str
     reason: str | None = None
-    """Cause of a failure."""
     by: Criterion = "bleu"
-    """``TuningPlan.by`` of the search."""
 
     @property
     def score(self) -> float:
@@ -128,7 +117,6 @@ class Candidate:
     """One draw of settings for one model, with the trials of all seeds."""
 
     results: Sequence[TrialResult]
-    """One per seed, the first seed of the search first."""
 
     @property
     def trial(self) -> int:
@@ -168,7 +156,7 @@ class Tuning(NamedTuple):
     trials: Sequence[TrialResult]
     """All trials that have ended."""
     missing: int
-    """Number of trials that have not ended: another process works on them."""
+    """Number of trials on which other processes still work."""
     best: Path | None
     """best.toml; None while trials are missing, or if all trials of a model have failed."""
 
@@ -185,7 +173,7 @@ def tune_experiment(
     """Search the best settings of every model of an experiment on its validation set.
 
     The same call continues a search, also with more trials or seeds. Several processes may work in one
-    folder, as for ``run_experiment``. The weights of ended trials are deleted.
+    folder. The weights of ended trials are deleted.
 
     Args:
         experiment: the experiment.
@@ -197,7 +185,6 @@ def tune_experiment(
 
     Raises:
         ValueError: settings or data are wrong, or ``folder`` holds another search.
-        Interrupted: a signal arrived; everything is saved.
     """
     plan, folder = plan or TuningPlan(), Path(folder)
     candidates, draws = draw_candidates(experiment, plan, context)
@@ -228,12 +215,10 @@ def draw_candidates(
     """Make the experiment whose models are the candidates.
 
     Returns:
-        The experiment, and by label of each candidate "label" and "trial" with the drawn settings that its
-        model has.
+        The experiment, and "label", "trial" and the drawn settings by label of the candidate.
 
     Raises:
-        ValueError: no model has a setting of the space, the setting is a size, a model refuses a combination,
-            or there are more trials than combinations of lists.
+        ValueError: a model lacks a setting of the space or refuses a value, or it is a size.
     """
     updates = plan.updates or experiment.train.max_updates
     train = replace(experiment.train, max_updates=updates, patience=0)  # every trial gets the same updates
@@ -254,7 +239,7 @@ def draw_candidates(
             label = f"{row.label}-trial{number}"
             tuned = replace(row, overrides={**row.overrides, **settings})
             model = resolve_model(tuned, f"{context}: --space")
-            warmups = _shorten_warmups(model, updates, experiment.train.max_updates)
+            warmups = shorten_warmups(model, updates / experiment.train.max_updates)
             models.append(replace(tuned, label=label, overrides={**tuned.overrides, **warmups}))
             draws[label] = {"label": row.label, "trial": number, **settings}
     budget = experiment.budget
@@ -266,13 +251,7 @@ def draw_candidates(
     return replace(experiment, train=train, budget=budget, scoring=scoring, models=tuple(models)), draws
 
 
-def _shorten_warmups(model: ResolvedModel, updates: int, max_updates: int) -> dict[str, int]:
-    warmups = {name: model.settings().get(name) for name in WARMUPS}
-    return {name: max(1, round(count * updates / max_updates)) for name, count in warmups.items() if count}
-
-
 def _tunable(settings: Iterable[str]) -> list[str]:
-    """Select the settings that do not change the size or structure of a model."""
     optimizer = {item.name for item in dataclasses.fields(OptimConfig)}
     return [
         name for name in settings if name in optimizer or name.endswith("dropout") or name == "variational"
@@ -282,8 +261,7 @@ def _tunable(settings: Iterable[str]) -> list[str]:
 def draw_settings(space: Space, trials: int, seed: int) -> list[dict[str, Any]]:
     """Draw the settings of each trial; more trials begin with the same draws.
 
-    If the space has only lists, no combination is drawn twice, and more trials than combinations are a
-    ValueError.
+    With lists only, no combination is drawn twice; too many trials are a ValueError.
     """
     random, names = Random(seed), sorted(space)
 
@@ -300,14 +278,9 @@ def draw_settings(space: Space, trials: int, seed: int) -> list[dict[str, Any]]:
 
 
 def parse_space(texts: Iterable[str]) -> Space:
-    """Read a search space from options.
+    """Read a search space from options, which replace settings of ``DEFAULT_SPACE`` or add some.
 
-    Args:
-        texts: ``name=low:high`` (drawn log-uniformly) or ``name=a,b,c``; each replaces or adds a setting of
-            ``DEFAULT_SPACE``. ``name=a`` gives every trial that value.
-
-    Raises:
-        ValueError: a text has another form.
+    A text is ``name=low:high`` (drawn log-uniformly), ``name=a,b,c`` or, for a fixed value, ``name=a``.
     """
     space = dict(DEFAULT_SPACE)
     for text in texts:
@@ -331,7 +304,7 @@ def _has_ended(result: Result) -> bool:
 
 
 def _collect_trials(folder: Path, plan: TuningPlan) -> list[TrialResult]:
-    """Make the records of all ended trials; raise ValueError if one has other settings than its draw."""
+    """Make the records of all ended trials; ValueError if one has other settings than its draw."""
     draws, trials = draw_settings(plan.space, plan.trials, plan.seed), list[TrialResult]()
     for result in read_results(folder) if (folder / REGISTRY).is_file() else ():
         label, _, number = result.label.rpartition("-trial")
@@ -340,7 +313,7 @@ def _collect_trials(folder: Path, plan: TuningPlan) -> list[TrialResult]:
         run = RunFolder.read(folder / result.run)
         settings = run.run.model.settings()
         drawn = {name: value for name, value in draws[int(number) - 1].items() if name in settings}
-        for name in drawn.keys() - {*WARMUPS}:
+        for name in drawn.keys() - {*WARM_UPS}:
             if settings[name] != drawn[name]:
                 raise ValueError(
                     f"{folder} holds another search ({name} of trial {number} is {settings[name]} "
@@ -348,6 +321,11 @@ def _collect_trials(folder: Path, plan: TuningPlan) -> list[TrialResult]:
                 )
         lines = read_metrics(run.metrics) if run.metrics.is_file() else []
         last = lines[-1] if lines else {}
+        if result.status == "done" and last.get("kind") != "final":
+            raise ValueError(
+                f"{run.metrics} lacks its last line, which has the scores of this trial: delete {run.folder} "
+                "and run the same command again, which trains the trial again"
+            )
         scores = last if result.status == "done" else {}
         trials.append(
             TrialResult(
@@ -373,21 +351,13 @@ def write_trials(folder: Path, trials: Sequence[TrialResult]) -> None:
 
 
 def read_trials(folder: str | Path) -> list[TrialResult]:
-    """Read the ended trials of a search.
-
-    Args:
-        folder: the folder that ``tune_experiment`` wrote, or that of an experiment published with its search.
-
-    Raises:
-        OSError: trials.jsonl cannot be read.
-        ValueError: there is no trial, or a line is damaged.
-    """
+    """Read the ended trials of a search from its folder, or from a published experiment."""
     path = Path(folder) / TRIALS_FILE
     if not path.is_file() or not path.stat().st_size:
         raise ValueError(f"{path}: no trials of a search: name the folder that attnbench tune wrote")
     try:
         return msgspec.json.Decoder(TrialResult).decode_lines(path.read_bytes())
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ValueError(
             f"{path}: a line is not the result of a trial: {error}; delete the file and repeat the search, "
             "which writes it again"
@@ -411,8 +381,8 @@ def criterion_of(candidates: Sequence[Candidate]) -> Criterion:
 def find_winners(trials: Sequence[TrialResult]) -> dict[str, Candidate]:
     """Find the best candidate of each model among those with the most seeds.
 
-    The highest BLEU wins if BLEU decides (see ``criterion_of``); between equals, and if the loss decides,
-    ``Candidate.rank``. A model without a successful trial has no winner.
+    The highest BLEU wins if BLEU decides (see ``criterion_of``), else ``Candidate.rank``. Failed models have
+    no winner.
     """
     winners = {}
     for label, candidates in group_trials(trials).items():
@@ -450,7 +420,7 @@ def summarize(trials: Sequence[TrialResult]) -> list[dict[str, Any]]:
 
 
 def best_config(experiment: Experiment, plan: TuningPlan, trials: Sequence[TrialResult]) -> str:
-    """Write the experiment with the settings of the winners as TOML, below a comment about the search."""
+    """Write the experiment with the best settings as TOML, below a comment about the search."""
     winners, groups = find_winners(trials), group_trials(trials)
     space = ", ".join(
         f"{name} {(':' if isinstance(values, LogRange) else ',').join(map(str, values))}"

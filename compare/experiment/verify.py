@@ -41,16 +41,15 @@ LENGTHS = (5, 3, 1, 4)
 ATOL = 1e-9
 """Largest difference between logits in float64 that counts as rounding."""
 WIDTHS = (16, 32, 64)
-"""Widths that are tried for the first of the family's ``width_fields``; the others follow in proportion."""
+"""Widths to try for the first of the family's ``width_fields``; the others follow in proportion."""
 SOUND_BUT_FAILING = ("source", "gradients", "FLOPs")
 """Checks that some sound settings fail; a sparse normaliser, for example, has gradients of 0."""
 DEVICE_REMEDIES = {
     "expected device": "a tensor is created on the CPU: pass device=keys.device",
     "numpy": "numpy has no gradients and no GPU: use the functions of torch",
 }
-"""What is wrong, by a part of torch's message."""
+"""Explanations by a part of torch's message."""
 INTERNAL = frozenset(vars(nn.Module()))
-"""Attributes in which torch keeps parameters, buffers and modules."""
 
 
 class ContractError(ValueError):
@@ -141,7 +140,6 @@ def check_steps(model: "Model", src: Tensor, mask: Tensor, tgt_in: Tensor) -> No
 
 
 def _beam_logits(model: "Model", src: Tensor, mask: Tensor, tokens: Tensor) -> Tensor:
-    """Compute the logits (B, K, T, V) of tokens (B, K, T)."""
     return torch.stack([model(src, mask, tokens[:, k]) for k in range(tokens.size(1))], dim=1)
 
 
@@ -219,7 +217,7 @@ CHECKS: Mapping[str, Callable[["Model", Tensor, Tensor, Tensor], None]] = {
     "step equals forward": check_steps,
     "attention weights": check_attention,
 }
-"""Checks of a model in evaluation mode, in float64, with sharpened weights, on some sources and targets."""
+"""Checks in evaluation mode, in float64, with sharpened weights."""
 
 
 def check_construction(make: "Callable[[], Model]") -> None:
@@ -331,21 +329,13 @@ class Verdict:
     check: str
     holds: bool
     problem: str
-    """The line of the author's file, what is wrong there, and the rule; "" if the model passes."""
+    """The line of the author's file, the fault and the rule; "" if the model passes."""
 
 
 def verify_preset(name: str) -> list[Verdict]:
     """Check that the model of a preset does what training, search and analysis require.
 
-    The model is built with narrow layers if its settings allow that, and in float64, so that rounding hides
-    no fault.
-
-    Args:
-        name: name of the preset.
-
-    Returns:
-        One verdict per check: construction, those of ``CHECKS``, device, saved weights, seed, gradients,
-        FLOPs.
+    It is built in float64 and, if possible, with narrow layers. There is one verdict per check.
 
     Raises:
         ValueError: the preset is unknown; the message suggests the nearest name.
@@ -356,11 +346,7 @@ def verify_preset(name: str) -> list[Verdict]:
 
 
 def ensure_verified(run: Run) -> None:
-    """Check the model of a run before training.
-
-    Raises:
-        ValueError: it breaks a rule; the message has the rule, and the line in the author's file.
-    """
+    """Check the model of a run before training; ValueError has the rule and the author's line."""
     with _float64():
         for verdict in _verify(run.model):
             if not verdict.holds and verdict.check in SOUND_BUT_FAILING:
@@ -371,7 +357,6 @@ def ensure_verified(run: Run) -> None:
 
 @contextmanager
 def _float64() -> Iterator[None]:
-    """Compute in float64, and restore the random state afterwards."""
     dtype = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
@@ -382,7 +367,7 @@ def _float64() -> Iterator[None]:
 
 
 def _first_line_of(part: Any) -> str:
-    """Return "FILE:LINE" of a function, or of the constructor of a class; "" if it has none."""
+    """Return "FILE:LINE" of a function or a constructor; "" if it has none."""
     function = part if hasattr(part, "__code__") else getattr(part, "__init__", None)
     code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""

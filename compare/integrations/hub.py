@@ -22,7 +22,8 @@ from compare.report.table import render_table
 from compare.results.records import SELECTION
 from compare.results.run_folder import MASKS, RunFolder, load_model
 from compare.results.store import Result, read_result, save_result
-from compare.system.messages import explain
+from compare.system.messages import explain, first_line
+from compare.system.processes import Terminated
 from compare.training.checkpoints import SAVED
 from data.files import check_vacant, new_folder
 from data.text import read_decompressed
@@ -40,10 +41,14 @@ def import_extra(module: str, extra: str, purpose: str) -> ModuleType:
     """Import a library that an extra of attnbench installs; ValueError says that ``purpose`` needs it."""
     try:
         return import_module(module)
-    except ImportError:
-        raise ValueError(
-            f"{purpose} needs {module}, which is not installed: pip install 'attnbench[{extra}]'"
-        ) from None
+    except ModuleNotFoundError:
+        problem = "is not installed: pip install"
+    except ImportError as error:
+        signal = error.__cause__ or error.__context__
+        if isinstance(signal, Terminated | KeyboardInterrupt):  # which libraries in C++ hide
+            raise signal from None
+        problem = f"cannot be imported ({first_line(error)}): pip install --force-reinstall"
+    raise ValueError(f"{purpose} needs {module}, which {problem} 'attnbench[{extra}]'")
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -68,12 +69,16 @@ class TrackingReporter(Reporter):
         tracker: tensorboard or wandb.
 
     Raises:
-        ValueError: the tracker is unknown.
+        ValueError: the tracker is unknown or not installed.
     """
 
     def __init__(self, folder: str | Path, tracker: str) -> None:
         if tracker not in TRACKERS:
             raise ValueError(f"unknown tracker {tracker!r}; {did_you_mean(tracker, TRACKERS)}")
+        if find_spec(tracker) is None:
+            raise ValueError(
+                f"--track {tracker}: {tracker} is not installed: pip install 'attnbench[{tracker}]'"
+            )
         super().__init__()
         self._folder, self._tracker, self._failed = Path(folder), tracker, False
         self._tracked: dict[str, TrackedRun] = {}

@@ -1,4 +1,4 @@
-"""What `run` prints below its table: BLEU by length, one sentence, a picture, the next commands."""
+"""Text that `run` prints below its table: BLEU by length, one sentence, a picture, the next commands."""
 
 import os
 import shlex
@@ -18,21 +18,17 @@ from compare.report.render import table_text
 from compare.results.table import Row
 
 CLOSING_WIDTH, NAME_WIDTH = 97, 30
-"""Characters of its lines, and of a label in them."""
+"""Characters of a line, and of a label in it."""
 
 
 def show_closing(folder: Path, labels: Collection[str]) -> str:
-    """Describe finished models of translation below their table, and draw their quality by length.
+    """Describe finished translation models below their table, and draw their quality by length.
 
-    The sentence is the longest one of the first test set, translated by the lowest seed of each model.
-
-    Args:
-        folder: of the experiment.
-        labels: the models.
+    The sentence is the longest of the first test set, translated by the lowest seed of each model.
     """
     finished = load_finished(folder, needs_texts=False)
     finished = replace(finished, runs=tuple(run for run in finished.runs if run.result.label in labels))
-    if finished.no_texts:  # as those of language models
+    if finished.no_texts:  # language models translate nothing
         return ""
     rows = by_length(finished).rows
     figure = PLOTS["length"].plot(rows, finished.styles)
@@ -63,11 +59,7 @@ def show_closing(folder: Path, labels: Collection[str]) -> str:
 
 
 def length_table(rows: Sequence[Row]) -> str:
-    """Format mean BLEU over seeds by length, one line per model.
-
-    Args:
-        rows: of ``by_length``.
-    """
+    """Format mean BLEU over seeds by length, one line per model; ``rows`` are those of ``by_length``."""
     heading = "BLEU by words of the source"
     scores: dict[str, dict[str, list[float]]] = {}
     for row in rows:
@@ -84,9 +76,9 @@ def _cut(name: str) -> str:
 
 
 def program_name() -> str:
-    """Return how this shell starts the program: its name if that is found, else its path."""
+    """Return the command that starts this program in a shell: its name if it is on the path, else a path."""
     script = Path(sys.executable).with_name("attnbench")
-    if (found := which("attnbench")) and Path(found).parent == script.parent:
+    if (installed := which("attnbench")) and Path(installed).parent == script.parent:
         return "attnbench"
     if script.is_file():
         return shlex.quote(os.path.relpath(script))

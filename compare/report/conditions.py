@@ -22,16 +22,16 @@ ENDS = {
     "updates": "all updates used",
     "patience": "stopped by patience, as validation no longer improved",
 }
-"""Condition that says what ended training, by the value of ``Result.stopped_by``."""
+"""Condition by the value of ``Result.stopped_by``."""
 STILL_IMPROVING = 0.5
-"""Validation BLEU that the last quarter of the updates adds to a model that was still improving."""
+"""Gain of validation BLEU in the last quarter of the updates that counts as still improving."""
 
 USUAL_LENGTH_RATIOS = 0.97, 1.03
-"""Outside these, differences of BLEU are largely differences of length."""
+"""Outside this range, differences in BLEU are largely differences in length."""
 
 
 def distinct(rows: Iterable[Row], name: str, length: int | None = None) -> list[str]:
-    """List the known values of column ``name`` once each, cut to ``length`` characters."""
+    """List the different known values of column ``name``, cut to ``length`` characters."""
     return list(dict.fromkeys(str(row[name])[:length] for row in rows if row.get(name) is not None))
 
 
@@ -39,15 +39,11 @@ ALWAYS = (
     *("train.batch_tokens", "train.label_smoothing", "train.clip_norm"),
     *("decode.beam_size", "decode.max_ratio"),
 )
-"""Settings that are named below tables even where they have their defaults; others only where they do not."""
+"""Settings that every table names; others are named only where they are not the defaults."""
 
 
 def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """List metric signatures, hardware, search and data as (name, values); unknown ones are left out.
-
-    Args:
-        rows: finished runs.
-    """
+    """List metric signatures, hardware, search and data of finished runs as (name, values), if known."""
     lines = describe_models(rows) | {
         metric_heading(metric): [value for column in columns for value in distinct(rows, column)]
         for metric, columns in signature_columns(dict.fromkeys(chain(*rows))).items()
@@ -74,34 +70,28 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
 
 
 def describe_models(rows: Sequence[Row]) -> dict[str, list[str]]:
-    """Return what labels do not say of the models, by heading."""
+    """Return facts about the models that their labels do not show, by heading.
+
+    These are presets of models with other labels, widths that a budget has changed, and settings that
+    distinguish models of one label in several experiments.
+    """
+    labelled = [row for row in rows if row.get("label")]
+    renamed = [row for row in labelled if row.get("preset") not in (None, row["label"], EXTERNAL)]
+    changed = [row for row in rows if row.get("budget_changes")]
     return {
-        "Presets": describe_presets(rows),
-        "Changed by the budget": describe_budget(rows),
+        "Presets": _by_model(renamed, "preset"),
+        "Changed by the budget": _by_model(changed, "budget_changes"),
         "Models of one label": describe_namesakes(rows),
     }
 
 
-def describe_presets(rows: Sequence[Row]) -> list[str]:
-    """Name the presets of the models whose labels say something else, such as "small: lstm"."""
-    named = [row for row in rows if row.get("label")]
-    models = dict(zip(name_models(named), named, strict=True))
-    return [
-        f"{model}: {row['preset']}"
-        for model, row in models.items()
-        if row.get("preset") not in (None, row["label"], EXTERNAL)
-    ]
-
-
-def describe_budget(rows: Sequence[Row]) -> list[str]:
-    """Name the widths that a matched budget has changed, such as "transformer: d_model 64 -> 40"."""
-    changed = [row for row in rows if row.get("budget_changes")]
-    models = dict(zip(name_models(changed), changed, strict=True))
-    return [f"{model}: {row['budget_changes']}" for model, row in models.items()]
+def _by_model(rows: Sequence[Row], column: str) -> list[str]:
+    values = {model: row[column] for model, row in zip(name_models(rows), rows, strict=True)}
+    return [f"{model}: {value}" for model, value in values.items()]
 
 
 def describe_namesakes(rows: Sequence[Row]) -> list[str]:
-    """Tell apart models of one label in several experiments by their settings: "bahdanau heads: cell gru"."""
+    """Distinguish models of one label in several experiments by settings: "bahdanau heads: cell gru"."""
     models = dict(zip(name_models(rows), rows, strict=True))
     lines = []
     for label in distinct(rows, "label"):
@@ -127,7 +117,7 @@ def describe_ends(rows: Sequence[Row]) -> list[str]:
 
 
 def _models_where(rows: Sequence[Row], holds: Iterable[bool]) -> str:
-    """Name the models with a finished run that something holds for, and how many of their seeds."""
+    """Name the models with a finished run for which ``holds`` is true, and count their seeds."""
     models: dict[str, list[bool]] = {}
     for row, model, value in zip(rows, name_models(rows), holds, strict=True):
         if row.get("status", "done") == "done" and row.get("preset") != EXTERNAL:
@@ -142,10 +132,7 @@ def _models_where(rows: Sequence[Row], holds: Iterable[bool]) -> str:
 
 
 def signature_columns(columns: Iterable[str]) -> dict[str, list[str]]:
-    """List the signature columns of all test sets by metric.
-
-    Registered metrics must record one for the first test set; external ones may have scored any.
-    """
+    """List the signature columns of all test sets by metric."""
     names = list(columns)
     metrics = [metric for metric in METRICS if f"{metric}_signature" in names]
     metrics += [metric for test in ("", *further_tests(names)) for metric in external_metrics(names, test)]
@@ -161,21 +148,19 @@ def metric_heading(metric: str) -> str:
 
 
 def list_left_out(runs: Sequence[Row]) -> list[str]:
-    """Name the runs that a row of several runs lacks, with their status and its reason, in one line."""
-    keys = ["experiment", "label"] if len(distinct(runs, "experiment")) > 1 else ["label"]
+    """Name the runs without a result that means leave out, with status and reason, in one line."""
     names = [
-        f"{' '.join(row[key] for key in keys)} seed {row['seed']} ({COLUMNS['status'].text(row)})"
-        for row in runs
+        f"{model} seed {row['seed']} ({COLUMNS['status'].text(row)})"
+        for model, row in zip(name_models(runs), runs, strict=True)
         if row["status"] != "done"
     ]
     return [f"Warning: runs that failed or have not ended: {', '.join(names)}"] if names else []
 
 
 def _timings(rows: Sequence[Row]) -> list[str]:
-    """Describe how the speeds were measured, where the models took turns."""
     if not distinct(rows, "timed_together"):
         return []
-    lines = ["median of repeats (lowest–highest), the models in turn, one seed per model"]
+    lines = ["median of repeats (lowest–highest), models took turns, one seed per model"]
     for name, what in (("cpu_share", "CPU share"), ("reference_share", "machine speed")):
         shares = [row[name] for row in rows if row.get(name) is not None]
         lines += [f"{what} at least {math.floor(100 * min(shares))}%"] if shares else []
@@ -210,14 +195,13 @@ def name_models(rows: Sequence[Row]) -> list[str]:
 
 
 def _names(rows: Sequence[Row]) -> list[str]:
-    """Name each row by its model, and by its seed where there are several."""
     if len(distinct(rows, "seed")) < 2:
         return name_models(rows)
     return [f"{model} seed {row['seed']}" for model, row in zip(name_models(rows), rows, strict=True)]
 
 
 def _unusual_lengths(rows: Sequence[Row]) -> Iterator[str]:
-    """Warn of the test sets that decide; on others, such as one of longer sentences, lengths are a result."""
+    """Warn about test sets that decide; on others, such as longer sentences, lengths are a result."""
     low, high = USUAL_LENGTH_RATIOS
     ratios = {}
     for row, name in zip(rows, _names(rows), strict=True):
@@ -266,7 +250,10 @@ def _speeds(rows: Sequence[Row]) -> Iterator[str]:
     trained_on = {row.get("trained_on") or tuple(map(row.get, machine)) for row in rows if row.get("device")}
     if len(trained_on) > 1 and not {*machine} & {*different}:
         yield "Warning: these rows were trained on different machines, so their minutes do not compare"
-    reasons = {"cpu_share": "with too little of the processor", "reference_share": "below the machine's best"}
+    reasons = {
+        "cpu_share": "with too small a share of the processor",
+        "reference_share": "below the machine's best",
+    }
     for name, reason in reasons.items():
         shares = dict.fromkeys(  # the seeds of a model share a timing, its rows in other experiments do not
             (model, row[name])
@@ -286,7 +273,6 @@ def _still_improving(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _recorded(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the warnings that results have recorded, with their models where these are not all."""
     names: dict[str, list[str]] = {}
     for row, name in zip(rows, _names(rows), strict=True):
         for warning in (row.get("warnings") or "").splitlines():
@@ -305,14 +291,12 @@ WARNINGS: Mapping[Callable[[Sequence[Row]], Iterator[str]], Group | None] = {
     _speeds: "speed",
     _still_improving: None,
 }
-"""Each kind with the group of figures that it concerns; None: all."""
+"""Group of figures that a warning concerns; None: all."""
 
 
 def find_warnings(rows: Sequence[Row], groups: Collection[Group] = GROUPS) -> list[str]:
-    """List why these rows do not compare, or only with care, a line each.
+    """List reasons why finished runs do not compare, or only with care, a line each.
 
-    Args:
-        rows: finished runs.
-        groups: those of the figures that are shown.
+    Only warnings about the ``groups`` of figures that are shown are listed.
     """
     return [line for find, group in WARNINGS.items() if group in (None, *groups) for line in find(rows)]

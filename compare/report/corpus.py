@@ -12,12 +12,12 @@ from data.named import CORPORA, NamedCorpus, named_corpus
 
 
 def render_check(check: CorpusCheck) -> str:
-    """Render the measurements and findings of a check, one block of lines per split."""
+    """Render a check, one block of lines per split."""
     return "\n\n".join("\n".join(_block(name, split)) for name, split in check.splits.items())
 
 
 def render_findings(check: CorpusCheck) -> str:
-    """Render what a check has noticed, without lines for what it has not; empty if that is nothing."""
+    """Render only the problems of a check; empty if there are none."""
     blocks = {name: list(_findings(split)) for name, split in check.splits.items()}
     lines = [line for name, block in blocks.items() if block for line in (f"{name}:", *block)]
     if any(finding.count for split in check.splits.values() for finding in split.overlap.values()):
@@ -26,11 +26,7 @@ def render_findings(check: CorpusCheck) -> str:
 
 
 def render_summary(manifest: Mapping[str, Any]) -> str:
-    """Render how many pairs ``data prepare`` read, dropped and wrote, one line each.
-
-    Args:
-        manifest: result of ``prepare_corpus``, or of ``summary`` after a dry run.
-    """
+    """Render how many pairs were read, dropped and written, from the result of ``prepare_corpus``."""
     dropped = [f"{reason} {count:,}" for reason, count in manifest["dropped"].items() if count]
     return "\n".join(
         [
@@ -43,7 +39,6 @@ def render_summary(manifest: Mapping[str, Any]) -> str:
 
 
 def _block(name: str, split: SplitCheck) -> Iterator[str]:
-    """Yield the lines about one split."""
     yield f"{name or 'corpus'}: {split.pairs:,} pairs"
     yield f"  {'length':<26}" + "".join(f"{quantile:>8}" for quantile in QUANTILES)
     for side, check in split.sides.items():
@@ -54,7 +49,6 @@ def _block(name: str, split: SplitCheck) -> Iterator[str]:
 
 
 def _findings(split: SplitCheck) -> Iterator[str]:
-    """Yield a line for each finding of one split."""
     findings = {
         "a blank side": split.findings["empty"],
         "unusual ratio": split.findings["ratio_outliers"],
@@ -74,7 +68,7 @@ def _findings(split: SplitCheck) -> Iterator[str]:
 
 
 def _line(label: str, finding: Finding, kind: str = "") -> str:
-    """Render count, first lines and characters of one finding; ``kind`` is that of unusual characters."""
+    """Render count, first lines and characters of a finding; ``kind`` is that of unusual characters."""
     common = finding.to_json().get("characters", {})
     more = ", ..." if finding.count > len(finding.lines) else ""
     characters = ", ".join(f"{code} x{count:,}" for code, count in common.items())
@@ -89,7 +83,7 @@ def _line(label: str, finding: Finding, kind: str = "") -> str:
 # Catalogue of the named corpora, as text and as JSON.
 
 
-NOTE = "No address was asked by us; what vouches for a file is its hash."
+NOTE = "These URLs were not tested; downloads are verified by hash."
 
 
 def entries() -> list[dict[str, Any]]:
@@ -110,12 +104,7 @@ def entries() -> list[dict[str, Any]]:
 
 
 def addresses(name: str, src: str, tgt: str) -> list[dict[str, Any]]:
-    """List the files of one language pair: name, published digest, size in bytes, mirrors.
-
-    Args:
-        name: name of the corpus.
-        src: source language; if ``src`` and ``tgt`` are empty, the first language pair is taken.
-        tgt: target language.
+    """List the files of one language pair, by default the first: name, hash, bytes, mirrors.
 
     Raises:
         ValueError: there is no such corpus or language pair.
@@ -138,9 +127,9 @@ def render_catalogue() -> str:
 
 
 def _paragraph(corpus: NamedCorpus) -> str:
-    """Render one corpus; its files are those of its first language pair."""
+    """Render one corpus, with the files of its first language pair."""
     remotes = corpus.remotes(corpus.languages[0])
-    known = sum(bool(remote.hash) for remote in remotes)
+    hashed = sum(bool(remote.hash) for remote in remotes)
     sizes = ", ".join(f"{split} {size:,}" for split, size in corpus.sizes.items())
     details = {
         "languages": ", ".join("-".join(pair) for pair in corpus.languages),
@@ -148,7 +137,7 @@ def _paragraph(corpus: NamedCorpus) -> str:
         "licence": corpus.licence,
         "cite": corpus.citation,
         "see": corpus.home,
-        "hashes": f"{known} of {len(remotes)} files published",
+        "hashes": f"{hashed} of {len(remotes)} files published",
     }
     width, later = terminal_width(), " " * 13
     lines = (f"  {label:<10} {text}" for label, text in details.items())

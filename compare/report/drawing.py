@@ -27,7 +27,7 @@ from compare.analysis.cost import (
 )
 from compare.analysis.efficiency import SIZE, SPEED
 from compare.analysis.similarity import NEAREST
-from compare.attention.heatmap import render_figure
+from compare.attention.heatmap import plain_style, render_figure
 from compare.models.styles import Style, series_style
 from compare.results.store import refuse_writing
 from compare.results.table import Row, heading_of
@@ -38,20 +38,19 @@ from data.text import visible_lines
 
 
 REFERENCE_COLOR = "#888888"
-"""Colour of predictions, ranges and other marks that are not a series."""
+"""Colour of marks that are not a series, such as predictions and ranges."""
 REFERENCE_LINE: dict[str, Any] = {"color": REFERENCE_COLOR, "linestyle": "--", "linewidth": 1.2}
 CAPTION_COLOR = "#444444"
 PANEL_INCHES = (5.0, 3.9)
 MIN_PANELS = 2
-"""A figure is at least as wide as so many panels, so that a legend and long labels fit."""
+"""Smallest width of a figure in panels; legends and long labels need it."""
 LEGEND_COLUMNS = 5
 LEGEND_ROW_INCHES = 0.22
 Styles = Mapping[str, Style]
-"""Styles of the models of an experiment by label; those of runs by name, too."""
 
 
 def model_style(styles: Styles, label: str, index: int) -> Style:
-    """Return the style of a model; of one that the experiment does not have, by its index."""
+    """Return the style of a model, by its index if the experiment does not have it."""
     return styles.get(label) or (Style(REFERENCE_COLOR) if label == NEAREST else series_style(index))
 
 
@@ -66,12 +65,9 @@ def make_panels(
     legend_entries: int = 0,
     size: tuple[float, float] = PANEL_INCHES,
 ) -> tuple[Figure, list[Axes]]:
-    """Make a figure of ``count`` panels side by side.
+    """Make a figure of ``count`` panels side by side, with space below for a legend.
 
-    Args:
-        count: number of panels.
-        legend_entries: names in the legend below the panels; the figure grows by its height.
-        size: width and height of one panel in inches.
+    ``size`` is that of one panel, in inches.
     """
     width, height = size
     legend_height = LEGEND_ROW_INCHES * (1 + -(-legend_entries // LEGEND_COLUMNS)) if legend_entries else 0
@@ -80,7 +76,7 @@ def make_panels(
 
 
 def add_caption(figure: Figure, caption: str) -> None:
-    """Write a line below a figure, where ``draw`` makes space for it."""
+    """Write a line below a figure; ``draw`` makes space for it."""
     figure.text(0.5, 0, caption, ha="center", va="top", fontsize=9, color=CAPTION_COLOR, parse_math=False)
 
 
@@ -91,19 +87,18 @@ def tidy_axes(axes: Axes, grid: Literal["both", "x", "y"] = "both") -> None:
 
 
 def finish_figure(figure: Figure, labels: Sequence[str], caption: str = "") -> Figure:
-    """Tidy all panels and add a legend and a caption below them.
+    """Tidy all panels and add a legend and a one-line caption below them.
 
-    Args:
-        figure: its first panel has one line per label first, in the same order.
-        labels: names of the series, shown literally: a $ does not begin a formula.
-        caption: one line: what marks and bands are.
+    The lines of the series come first in the first panel. Labels are literal: a $ does not begin a formula.
     """
     for axes in figure.axes:
         tidy_axes(axes)
     lines = figure.axes[0].lines[: len(labels)]
     columns = min(len(labels), LEGEND_COLUMNS)
-    place: dict[str, Any] = {"loc": "outside lower center", "ncols": columns, "frameon": False}
-    legend = figure.legend(lines, labels, title=caption or None, title_fontproperties={"size": 9}, **place)
+    legend_position: dict[str, Any] = {"loc": "outside lower center", "ncols": columns, "frameon": False}
+    legend = figure.legend(
+        lines, labels, title=caption or None, title_fontproperties={"size": 9}, **legend_position
+    )
     legend.get_title().set(color=CAPTION_COLOR, parse_math=False)
     for text in legend.get_texts():
         text.set_parse_math(False)
@@ -114,7 +109,7 @@ def finish_figure(figure: Figure, labels: Sequence[str], caption: str = "") -> F
 
 
 SEVERAL_SEEDS = "Line: mean over seeds. Band: from the lowest to the highest seed."
-ONE_RUN = "Each line is one run (one seed): how much seeds differ is not shown."
+ONE_RUN = "Each line is one run: the variation between seeds is not shown."
 
 
 Points = Iterable[tuple[float, Sequence[float]]]
@@ -122,11 +117,7 @@ Points = Iterable[tuple[float, Sequence[float]]]
 
 
 def by_label(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Group rows by model, in the order in which the models first appear.
-
-    Raises:
-        ValueError: there are no rows.
-    """
+    """Group rows by model, in the order of their first rows; ValueError without rows."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(row["label"], []).append(row)
@@ -138,13 +129,14 @@ def by_label(rows: Iterable[Row]) -> dict[str, list[Row]]:
 def draw_line(axes: Axes, points: Points, style: Style) -> None:
     """Draw one model's means over its seeds, and the band from lowest to highest where they differ."""
     filled = [(x, values) for x, values in points if values]
-    x = [place for place, _ in filled]
+    x = [position for position, _ in filled]
     axes.plot(x, [fmean(values) for _, values in filled], **line_style(style))
     low, high = ([end(values) for _, values in filled] for end in (min, max))
     if low != high:
         axes.fill_between(x, low, high, color=style.color, alpha=0.15, linewidth=0)
 
 
+@plain_style()
 def draw_lines(
     rows: Sequence[Row],
     styles: Styles,
@@ -154,12 +146,7 @@ def draw_lines(
 ) -> tuple[Figure, list[Axes]]:
     """Draw one panel per column with one line per model.
 
-    Args:
-        rows: rows of all models.
-        styles: of the models; those without have others.
-        columns: label of the y axis by column.
-        points: makes the points of a line from the rows of a model and the column.
-        caption: line below the figure; by default what lines and bands are.
+    ``columns`` has the label of the y axis; ``points`` makes a line from the rows of a model and a column.
     """
     models = by_label(rows)
     figure, panels = make_panels(len(columns), legend_entries=len(models))
@@ -181,16 +168,13 @@ FRONTS: dict[str, tuple[str, str, Literal["steps-pre", "steps-post"]]] = {
     SPEED: ("sentences per second, beam search", "speed_front", "steps-pre"),
     SIZE: ("parameters", "size_front", "steps-post"),
 }
-"""Axis label, column that marks the front, and drawing style of the steps between models on the front.
-
-A model's quality is also available to whoever needs less speed, or can afford more parameters.
-"""
+"""Axis label, column that marks the front, and drawing style of the steps between models on the front."""
 FRONT_CAPTION = (
     "Filled: on the Pareto front (dashed). Hollow: another model is better in one and as good in the other, "
     "where overlapping bars of speed count as equal. Bars: lowest to highest seed or repeat."
 )
 EQUAL_RATIO = 1.02
-"""Ratio of the largest to the smallest value up to which a quantity was made equal for all models."""
+"""Largest ratio of two values of a quantity that counts as made equal for all models."""
 LOG_RATIO = 10
 """Ratio of the largest to the smallest value from which the axis is logarithmic."""
 
@@ -203,15 +187,9 @@ def groups_plot(
     title: str,
     columns: Mapping[str, str] = SCORES,
 ) -> Figure:
-    """Plot columns over groups of sentences or words.
+    """Plot columns over groups of sentences or words, one panel each.
 
-    Args:
-        rows: one row per run and group.
-        styles: of the models.
-        group: column with the name of the group.
-        size: column with its size, which stands below its name.
-        title: label of the x axis.
-        columns: label of the y axis by column, one panel each.
+    ``group`` and ``size`` are columns with the name and the size of a group, ``title`` is that of the x axis.
     """
     sizes = {row[group]: row[size] for row in rows}
 
@@ -229,13 +207,13 @@ def groups_plot(
 def curves_plot(
     rows: Sequence[Row], styles: Styles, against: str, columns: Mapping[str, str] = CURVES
 ) -> Figure:
-    """Plot what validation gave against the cost of training so far; ``rows`` of ``cost.progress``.
+    """Plot validation figures against the cost of training; ``rows`` of ``cost.progress``.
 
     Raises:
         ValueError: there are no rows, one lacks that cost, or none has any of the columns.
     """
-    known = {name: title for name, title in columns.items() if any(row[name] is not None for row in rows)}
-    if rows and not known:
+    drawn = {name: title for name, title in columns.items() if any(row[name] is not None for row in rows)}
+    if rows and not drawn:
         raise ValueError(NO_BLEU)
     _ensure_cost(rows, against)
 
@@ -243,31 +221,25 @@ def curves_plot(
         for curve in make_curves(model_rows, column, against).values():
             yield from zip(curve.costs, curve.scores.T.tolist(), strict=True)
 
-    figure, panels = draw_lines(rows, styles, known, points)
-    for axes, column in zip(panels, known, strict=True):
+    figure, panels = draw_lines(rows, styles, drawn, points)
+    for axes, column in zip(panels, drawn, strict=True):
         axes.set(xlabel=COSTS[against], xlim=(0, None), ylim=(0, None) if column == "bleu" else (None, None))
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     return figure
 
 
 COST_INCHES, CROSSING_INCHES = (7.6, 4.4), 0.36
-"""Size of the panel of ``cost_plot``, and height of a crossing below it."""
+"""Size of the panel of ``cost_plot``, and height of each crossing below it."""
 TITLE_LENGTH = 72
-"""Characters of a line of its title."""
 LABEL_GAP = 0.055
-"""Smallest distance of two labels at the ends of lines, as a share of the height of the panel."""
+"""Smallest distance between labels at the ends of lines, as a share of the panel's height."""
 
 
+@plain_style()
 def cost_plot(rows: Sequence[Row], styles: Styles, against: str, quality: str = "bleu") -> Figure:
-    """Plot quality against the cost of training, with every crossing of two models and its interval.
+    """Plot quality against the cost of training, with the crossings of models and their intervals.
 
-    With one budget, the rows are of validations, whose curves ``curves_plot`` draws.
-
-    Args:
-        rows: of ``cost_points``.
-        styles: of the models.
-        against: a column of ``COSTS``.
-        quality: a column of ``QUALITIES``.
+    ``rows`` are those of ``cost_points``; with one budget they are validations, drawn by ``curves_plot``.
 
     Raises:
         ValueError: there are no rows, one lacks that cost, or none has the quality.
@@ -310,30 +282,29 @@ def cost_plot(rows: Sequence[Row], styles: Styles, against: str, quality: str = 
 
 
 def _ensure_cost(rows: Sequence[Row], against: str) -> None:
-    """Raise ValueError if a row lacks a cost."""
     if missing := [row["label"] for row in rows if row[against] is None]:
         raise ValueError(f"{missing[0]}: {against} were not recorded in training; choose another axis")
 
 
 def _crossings(curves: Iterable[Curve]) -> list[tuple[str, str, Crossing]]:
-    """Find the crossings of all pairs of models at costs that both have, by rising cost."""
+    """Find the crossings of all pairs of models, sorted by cost."""
     crossings = []
-    for first, second in combinations([each for each in curves if len(each.updates) > 1], 2):
+    for first, second in combinations([curve for curve in curves if len(curve.updates) > 1], 2):
         try:
             crossing = find_crossing(first, second)
         except ValueError:  # no costs in common
             continue
         if crossing.is_inside:
             crossings.append((first.label, second.label, crossing))
-    return sorted(crossings, key=lambda each: each[-1].cost)
+    return sorted(crossings, key=lambda named_crossing: named_crossing[-1].cost)
 
 
 def _label_ends(axes: Axes, curves: Sequence[Curve], styles: Styles) -> None:
-    """Write the name of each model at the end of its line, none over another."""
+    """Write model names at the ends of the lines, without overlap."""
     low, high = axes.get_ylim()
     where: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "clip_on": False}
     height = -math.inf
-    for index, curve in sorted(enumerate(curves), key=lambda each: float(each[1].means[-1])):
+    for index, curve in sorted(enumerate(curves), key=lambda indexed: float(indexed[1].means[-1])):
         height = max(float(curve.means[-1]), height + LABEL_GAP * (high - low))
         axes.plot([1.03], [height], **line_style(model_style(styles, curve.label, index)), **where)
         axes.text(1.05, height, curve.label, va="center", parse_math=False, **where)
@@ -345,14 +316,7 @@ def _draw_crossings(
     crossings: Sequence[tuple[str, str, Crossing]],
     curves: Mapping[str, Curve],
 ) -> None:
-    """Circle each crossing, and draw its interval in a strip below the panel.
-
-    Args:
-        axes: the panel.
-        strip: the axes below it.
-        crossings: labels of two models and their crossing.
-        curves: of the models.
-    """
+    """Circle the crossings, and draw their intervals in a strip below the panel."""
     (left, right), (bottom, _) = axes.get_xlim(), axes.get_ylim()
     for row, (first, second, crossing) in enumerate(crossings):
         height = curves[first].score_at(crossing.cost)
@@ -371,7 +335,6 @@ def _draw_crossings(
 
 
 def _set_cost_ticks(axes: Axes, curves: Iterable[Curve], against: str) -> None:
-    """Name round costs on a logarithmic axis, or the budgets themselves."""
     if against == "updates":
         axes.set_xticks(sorted({update for curve in curves for update in curve.updates}))
     else:
@@ -380,11 +343,9 @@ def _set_cost_ticks(axes: Axes, curves: Iterable[Curve], against: str) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda cost, _: format_cost(cost).replace(".0e", "e")))
 
 
+@plain_style()
 def pareto_plot(rows: Sequence[Row], styles: Styles, against: str) -> Figure:
     """Plot test BLEU against speed or size; ``rows`` of ``compare.analysis.efficiency.pareto``.
-
-    Models on the Pareto front, which steps join, have filled markers, the others hollow ones; vertical lines
-    span the seeds, horizontal ones the timed repeats.
 
     Raises:
         ValueError: there are no rows, or the quantity is the same for all models.
@@ -435,7 +396,6 @@ def tuning_plot(rows: Sequence[Row], styles: Styles) -> Figure:
 
 
 BAR_PANEL_INCHES, BAR_INCHES = 4.0, 0.26
-"""Width of a panel of bars, and height of a bar with the gap around it."""
 
 
 class Bar(NamedTuple):
@@ -451,13 +411,11 @@ class Bar(NamedTuple):
         return cls(fmean(values), min(values), max(values)) if values else None
 
 
+@plain_style()
 def bar_plot(panels: Mapping[str, Mapping[str, Bar | None]], styles: Styles, caption: str) -> Figure:
     """Draw one panel per quantity, one bar per model.
 
-    Args:
-        panels: bars by name of the quantity, then by model; the same models in each, None without a value.
-        styles: of the models.
-        caption: what the grey line over a bar is.
+    ``panels`` has the bars by quantity, then by model: the same models everywhere, None without a value.
     """
     models = list(next(iter(panels.values())))
     size = (BAR_PANEL_INCHES, 0.9 + BAR_INCHES * len(models))
@@ -480,12 +438,7 @@ def bar_plot(panels: Mapping[str, Mapping[str, Bar | None]], styles: Styles, cap
 
 
 def quality_bars(rows: Sequence[Row], styles: Styles) -> Figure:
-    """Draw the minutes to each level of BLEU; ValueError if no model has reached any.
-
-    Args:
-        rows: of ``time_to_quality``.
-        styles: of the models.
-    """
+    """Draw the minutes to levels of BLEU from rows of ``time_to_quality``; ValueError if none is reached."""
     panels: dict[str, dict[str, Bar | None]] = {}
     for name in (name for name in rows[0] if name.startswith("minutes")):
         minutes = {row["label"]: [value for value in [row[name]] if value is not None] for row in rows}
@@ -493,7 +446,7 @@ def quality_bars(rows: Sequence[Row], styles: Styles) -> Figure:
     if not any(bar for bars in panels.values() for bar in bars.values()):
         raise ValueError("no model has reached a level of BLEU")
     caption = (
-        "Training without validation, until the mean over seeds is there. No bar: it does not get there."
+        "Training time without validation until the mean over seeds reaches the level. No bar: not reached."
     )
     return bar_plot(panels, styles, caption)
 
@@ -506,11 +459,11 @@ FORMATS: dict[str, dict[str, Any]] = {
     "svg": {"metadata": {"Date": None}},
     "pdf": {"metadata": {"CreationDate": None}},
 }
-"""Options of each file format; without dates the same figure gives the same bytes."""
+"""Options of each file format; dates are left out, so that equal figures give equal bytes."""
 
 
 def plots_folder(folder: Path, out: str | Path | None) -> Path:
-    """Return the folder for an experiment's plots: ``out``, or by default plots in ``folder``.
+    """Return ``out``, or by default plots in ``folder``.
 
     Raises:
         ValueError: ``out`` is None, but ``folder`` is published or read-only.
@@ -522,31 +475,18 @@ def plots_folder(folder: Path, out: str | Path | None) -> Path:
 
 
 def draw(figure: Figure, form: str) -> bytes:
-    """Return the content of an image file; the same figure always gives the same bytes.
+    """Return the content of an image file in a format of ``FORMATS``; equal figures give equal bytes.
 
     The text of an SVG file remains text: small, searchable, in the reader's font.
-
-    Args:
-        figure: any figure.
-        form: of ``FORMATS``.
     """
-    with mpl.rc_context({"svg.hashsalt": "attnbench", "svg.fonttype": "none"}):
+    with plain_style(), mpl.rc_context({"svg.hashsalt": "attnbench", "svg.fonttype": "none"}):
         content = render_figure(figure, format=form, bbox_inches="tight", **FORMATS[form])
     # Control characters, which labels may hold, would make the XML invalid.
     return visible_lines(content.decode()).encode() if form == "svg" else content
 
 
 def save_figure(figure: Figure, path: Path, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
-    """Write ``path``.png, .svg or .pdf, atomically.
-
-    Args:
-        figure: what to write.
-        path: without suffix; its folder is created.
-        formats: of ``FORMATS``.
-
-    Returns:
-        The files written.
-    """
+    """Write ``path``.png, .svg or .pdf atomically, and return the paths; ``path`` has no suffix."""
     path.parent.mkdir(parents=True, exist_ok=True)
     written = []
     for suffix in formats:

@@ -33,6 +33,7 @@ from compare.report.drawing import (
     save_figure,
     tuning_plot,
 )
+from compare.report.figures import FIGURES
 from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import Result, is_run, read_result, read_results
 from compare.results.table import Row, Table
@@ -44,11 +45,6 @@ if TYPE_CHECKING:
     from compare.attention.weights import SentenceAttention
 
 logger = logging.getLogger(__name__)
-
-
-def list_figures() -> list[str]:
-    """Return the names of the figures that ``draw_figure`` draws."""
-    return list(PLOTS)
 
 
 def draw_figure(
@@ -77,7 +73,7 @@ def draw_figure(
     """
     folder = Path(folder)
     if kind not in PLOTS:
-        raise ValueError(f"no figure {kind!r}; {did_you_mean(kind, [*PLOTS, ATTENTION])}")
+        raise ValueError(f"no figure {kind!r}; {did_you_mean(kind, FIGURES)}")
     if file := output_file(out):
         formats = [file.suffix.removeprefix(".")]
     if unknown := [form for form in formats if form not in FORMATS]:
@@ -91,81 +87,43 @@ def draw_figure(
 class Plan(NamedTuple):
     """A figure of a whole experiment, for ``attnbench plot`` and for the report."""
 
-    title: str
     plot: Callable[[Sequence[Row], Styles], Figure]
     table: Callable[[FinishedExperiment], Table]
-    """The analysis that the command draws; the report has its rows at hand."""
+    """The analysis that the command draws; the report has its rows already."""
     needs_texts: bool = False
-    """Whether the analysis reads corpus and translations."""
 
 
-CURVES_TITLE = "Validation loss and BLEU against"
-WORDS_TITLE = "words of the source"
+WORDS = "words of the source (sentences)"
+NEAREST = "similarity of the source to the nearest training sentence (sentences)"
+COUNTS = "times that training has a word (words in the reference)"
+groups_of_sentences = partial(groups_plot, size="sentences")
 PLOTS = {
-    "learning-updates": Plan(f"{CURVES_TITLE} updates", partial(curves_plot, against="updates"), progress),
-    "learning-minutes": Plan(f"{CURVES_TITLE} minutes", partial(curves_plot, against="minutes"), progress),
+    "learning-updates": Plan(partial(curves_plot, against="updates"), progress),
+    "learning-minutes": Plan(partial(curves_plot, against="minutes"), progress),
     "length": Plan(
-        f"BLEU by {WORDS_TITLE}",
-        partial(groups_plot, group="source_words", size="sentences", title=f"{WORDS_TITLE} (sentences)"),
-        by_length,
-        needs_texts=True,
+        partial(groups_of_sentences, group="source_words", title=WORDS), by_length, needs_texts=True
     ),
     "similarity": Plan(
-        "BLEU by similarity to the training text",
-        partial(
-            groups_plot,
-            group="similarity",
-            size="sentences",
-            title="similarity of the source to the nearest training sentence (sentences)",
-        ),
-        by_similarity,
-        needs_texts=True,
+        partial(groups_of_sentences, group="similarity", title=NEAREST), by_similarity, needs_texts=True
     ),
     "rare-words": Plan(
-        "Recall and precision of words by their count in training",
-        partial(
-            groups_plot,
-            group="training_count",
-            size="ref_words",
-            title="times that training has a word (words in the reference)",
-            columns=RATES,
-        ),
+        partial(groups_plot, group="training_count", size="ref_words", title=COUNTS, columns=RATES),
         rare_words,
         needs_texts=True,
     ),
-    "cost": Plan("BLEU against training FLOPs", partial(cost_plot, against="flops"), cost_points),
-    "cost-loss": Plan(
-        "Validation loss against training FLOPs",
-        partial(cost_plot, against="flops", quality="loss"),
-        cost_points,
-    ),
+    "cost": Plan(partial(cost_plot, against="flops"), cost_points),
+    "cost-loss": Plan(partial(cost_plot, against="flops", quality="loss"), cost_points),
     **{
-        f"cost-{cost}": Plan(f"BLEU against {axis}", partial(cost_plot, against=cost), cost_points)
-        for cost, axis in COSTS.items()
+        f"cost-{cost}": Plan(partial(cost_plot, against=cost), cost_points)
+        for cost in COSTS
         if cost != "flops"
     },
-    "time-to-quality": Plan(
-        "Minutes of training to levels of BLEU",
-        quality_bars,
-        lambda finished: time_to_quality(cost_points(finished).rows),
-    ),
-    **{
-        f"pareto-{name}": Plan(
-            f"Test BLEU against {axis}, with the Pareto front",
-            partial(pareto_plot, against=against),
-            pareto,
-        )
-        for name, against, axis in (("speed", SPEED, "decoding speed"), ("size", SIZE, "parameters"))
-    },
-    "tuning": Plan(
-        "Expected best validation BLEU against trials of the search",
-        tuning_plot,
-        lambda finished: tuning_curve(read_trials(finished.folder)),
-    ),
+    "time-to-quality": Plan(quality_bars, lambda finished: time_to_quality(cost_points(finished).rows)),
+    "pareto-speed": Plan(partial(pareto_plot, against=SPEED), pareto),
+    "pareto-size": Plan(partial(pareto_plot, against=SIZE), pareto),
+    "tuning": Plan(tuning_plot, lambda finished: tuning_curve(read_trials(finished.folder))),
 }
-"""Figures of a whole experiment by name."""
-ATTENTION = "attention"
-"""Name of the heat maps of one sentence, which ``draw_attention`` draws."""
+"""Figures of a whole experiment, by names of ``FIGURES``."""
 
 
 def draw_plots(folder: str | Path, *, out: str | Path | None = None, data_root: str = "") -> list[Path]:
@@ -186,6 +144,8 @@ def draw_plots(folder: str | Path, *, out: str | Path | None = None, data_root: 
         ValueError: the folder holds no runs, or ``out`` is not given for a published or read-only folder.
     """
     folder = Path(folder)
+    if (file := output_file(out)) and file.suffix.removeprefix(".") in ATTENTION_FORMATS:
+        raise ValueError(f"{out} is one file, but several figures are drawn: name a folder, or one figure")
     plots = plots_folder(folder, out)
     if not any(result.status == "done" and not result.is_external for result in read_results(folder)):
         logger.info(f"{folder}: no finished run to plot")
@@ -212,10 +172,9 @@ def draw_plots(folder: str | Path, *, out: str | Path | None = None, data_root: 
 
 
 PAGE = "html"
-"""Format of the interactive viewer."""
 ATTENTION_FORMATS = (*FORMATS, PAGE)
 SLUG_LENGTH = 24
-"""Characters of the sentence in a file name; a part of its sha256 follows."""
+"""Characters of the sentence in a file name; a part of its hash follows."""
 
 
 def draw_attention(
@@ -255,9 +214,9 @@ def draw_attention(
     from compare.attention.weights import render_viewer
 
     folder = Path(folder)
-    for given in (sentence, translation):
-        if given is not None and (not given.strip() or len(given.splitlines()) > 1):
-            raise ValueError(f"the sentence must be one line that is not empty, found {given!r:.80}")
+    for argument in (sentence, translation):
+        if argument is not None and (not argument.strip() or len(argument.splitlines()) > 1):
+            raise ValueError(f"the sentence must be one line that is not empty, found {argument!r:.80}")
     runs = find_runs(folder, model)
     first = next(iter(runs.values()))
     file = output_file(out)
@@ -275,16 +234,16 @@ def draw_attention(
     if translation is not None:
         name += f"-{_slug(translation)}"
     text = read_test_line(first, line, data_root) if sentence is None else sentence
-    found = attend_with(runs, text, translation)
+    attentions = attend_with(runs, text, translation)
     written: list[Path] = []
     if PAGE in formats:
         target = file or plots / f"attention-{'-'.join([model, name] if model else [name])}.{PAGE}"
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(target, render_viewer(text, list(found.values())))
+        write_atomically(target, render_viewer(text, list(attentions.values())))
         written.append(target)
     images = [form for form in formats if form != PAGE]
-    for label, attention in found.items() if images else ():
-        if len(found) > 1 and not any(map(attends_to_source, attention.weights)):
+    for label, attention in attentions.items() if images else ():
+        if len(attentions) > 1 and not any(map(attends_to_source, attention.weights)):
             logger.info(f"{label} has no attention to the source")
             continue
         path = file.with_suffix("") if file else plots / f"attention-{label}-{name}"
@@ -295,7 +254,7 @@ def draw_attention(
 def attend_with(
     runs: Mapping[str, Path], sentence: str, translation: str | None = None
 ) -> dict[str, "SentenceAttention"]:
-    """Return the attention of each run for a sentence, and for a given translation, under the names given."""
+    """Return the attention of each run for a sentence, and for a translation if there is one, by name."""
     attentions = {}
     for name, run in runs.items():
         result, translator = read_result(run), load_model(run)
@@ -310,7 +269,7 @@ def attend_with(
 
 
 def read_test_line(run: Path, line: int, data_root: str) -> str:
-    """Read one source line of the first test set of a run."""
+    """Read one source line of the first test set of a run; ``line`` counts from 1."""
     corpus = load_corpus(RunFolder.read(run, data_root=data_root).run.data)
     lines = corpus.splits[corpus.tests[0]].src
     if not 1 <= line <= len(lines):
@@ -321,11 +280,8 @@ def read_test_line(run: Path, line: int, data_root: str) -> str:
 def find_runs(folder: Path, model: str = "") -> dict[str, Path]:
     """Return the folders of finished runs by label, without external systems.
 
-    Of each label it is the lowest seed that has weights, or without weights the lowest.
-
-    Args:
-        folder: an experiment or a single run.
-        model: only this label, or the run of this name; empty: all labels.
+    The lowest seed with weights stands for a label, or without weights the lowest seed. ``model`` selects one
+    label, or the run of that name.
 
     Raises:
         ValueError: no finished run, or no such model.
@@ -358,7 +314,6 @@ def output_file(out: str | Path | None) -> Path | None:
 
 
 def _slug(sentence: str) -> str:
-    """Return the first words of a sentence and a part of its sha256, as a part of a file name."""
     words = textwrap.shorten(re.sub(r"\W+", " ", sentence.lower()), SLUG_LENGTH, placeholder="")
     words = words.replace(" ", "-")
     digest = hashlib.sha256(sentence.encode(errors="surrogatepass")).hexdigest()[:8]

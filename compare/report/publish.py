@@ -33,7 +33,6 @@ from data.text import hash_decompressed, pack_gzip, read_decompressed
 from data.vocabulary import FILE_NAME
 
 EXPERIMENT = "experiment.toml"
-"""The file of a published folder with the settings of all models."""
 
 
 def publish_experiment(
@@ -109,14 +108,13 @@ def publish_experiment(
 
 
 def _copy_run(run: RunFolder, result: Result, target: Path, *, weights: str | None) -> None:
-    """Copy the files of a run, its weights if asked; compress its translations and vocabularies."""
     target.mkdir()
     files = run.files()
     for name, recorded in result.files.items():
         content_hash = hash_decompressed(files[name]) if name in files else None
         if content_hash != recorded and (content_hash or name != WEIGHTS):
             raise ValueError(
-                f"{run.folder / name} is not what its result was computed from: restore it, "
+                f"{run.folder / name} has changed since its result was computed: restore it, "
                 f"or look at `attnbench check {quote(str(run.folder.parent))}`"
             )
     for name, path in files.items():
@@ -137,7 +135,6 @@ def _copy_run(run: RunFolder, result: Result, target: Path, *, weights: str | No
 
 
 def _experiment_toml(runs: Sequence[RunFolder]) -> str:
-    """Write the settings of all models, and of external systems, as one experiment."""
     models = [published_run(run, f"{run.name}/") for run in runs if not run.run.is_external]
     systems = [
         {"label": run.run.label} | {test: f"{run.name}/{test}.hyp.gz" for test in run.tests}
@@ -161,12 +158,7 @@ def _without_paths(toml: str) -> str:
 
 
 def published_run(run: RunFolder, prefix: str = "") -> Run:
-    """Return the settings of a run with names in place of the paths of its corpus, masks and first weights.
-
-    Args:
-        run: the run.
-        prefix: what the names of the masks begin with.
-    """
+    """Return settings with names instead of paths; ``prefix`` begins the names of mask files."""
     settings, init_from = run.run, run.run.train.init_from
     if init_from is not None:
         init_from = "/".join(Path(init_from).parts[-2:])  # experiment and run
@@ -179,24 +171,20 @@ def published_run(run: RunFolder, prefix: str = "") -> Run:
 
 
 def corpus_name(root: str) -> str:
-    """Return the last part of ``data.root``, which does not depend on the machine; empty: built in."""
+    """Return the last part of ``data.root``, the same on every machine; empty: built in."""
     return Path(root).name
 
 
 def with_hash(result: Result, name: str, content: bytes) -> Result:
-    """Return ``result`` with the hash of other content of one of its files, where it has one."""
+    """Return ``result`` with the hash of new content of one of its files, if it lists that file."""
     changed = {name: hashlib.sha256(content).hexdigest()} if name in result.files else {}
     return dataclasses.replace(result, files={**result.files, **changed})
 
 
 def source_note(name: str, results: Sequence[Result], run: RunFolder, weights: str | None) -> str:
-    """Write the README of a published folder: what it is, where it comes from, how to show and check it.
+    """Write the README of a published folder: content, origin, and how to show and check it.
 
-    Args:
-        name: the name of the folder.
-        results: the results of all runs.
-        run: the folder of one of them, which has weights if any has.
-        weights: as for ``publish_experiment``.
+    ``run`` is the folder of one of the runs, which has weights if any has.
     """
     return fill_page(
         Path(__file__).with_name("published.md"),

@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TAG = re.compile(r"(\\*)(<(?=[A-Za-z/!?]))")
-"""The beginning of an HTML tag with the backslashes before it, which must be escaped too."""
+"""The beginning of an HTML tag, and backslashes before it, which must be escaped too."""
 TAG_OR_BAR = re.compile(r"(\\*)(<(?=[A-Za-z/!?])|\|)")
-"""The same, or the end of a cell."""
+"""The same, or the end of a table cell."""
 LEAST_TEXT = 24
-"""Characters that are left of the width for a text to be wrapped in them, not left out."""
+"""Free characters of a line from which on text is wrapped into them; with fewer, it is left out."""
 
 
 PLAIN_WIDTH = 100
-"""Columns of output into a file or a pipe."""
+"""Width of output into a file or a pipe, in characters."""
 
 
 def terminal_width() -> int:
-    """Return the number of columns of the terminal that standard output is, or ``PLAIN_WIDTH``."""
+    """Return the width of the terminal in characters, or ``PLAIN_WIDTH`` without one."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else PLAIN_WIDTH
 
 
 def draw(table: Table, width: int | None = None) -> str:
-    """Format a table for a terminal of that width, or without one as Markdown."""
+    """Format a table for a terminal of that width; None: as Markdown."""
     return markdown(table) if width is None else terminal(table, width)
 
 
@@ -47,18 +47,18 @@ def table_text(
 
 
 def list_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Format rows in aligned columns, which fit into the terminal; in a pipe one line each, to search in."""
+    """Format rows in aligned columns: as wide as the terminal, in a pipe one line per row, for grep."""
     return table_text(rows, width=terminal_width() if sys.stdout.isatty() else 10_000)
 
 
 def csv_text(frame: "pd.DataFrame") -> str:
-    """Format a frame as CSV, a row per line, whose texts a spreadsheet shows and does not compute."""
+    """Format a frame as CSV; spreadsheets show its texts and do not compute them."""
     cells = frame.map(lambda cell: _shown_by_spreadsheets(cell) if isinstance(cell, str) else cell)
     return str(cells.to_csv(index=False, lineterminator="\n"))
 
 
 def _shown_by_spreadsheets(text: str) -> str:
-    """Put a ' before what would be a formula, but not before a number; write line ends as semicolons."""
+    """Put a ' before formulas, but not before numbers; write line ends as semicolons."""
     line = "; ".join(text.splitlines())
     is_number = re.fullmatch(r"[+-]?\d+([.,]\d+)*", line)
     return line if is_number or not re.match(r"[' ]*[=+\-@\t＝＋－＠]", line) else f"'{line}"
@@ -67,8 +67,7 @@ def _shown_by_spreadsheets(text: str) -> str:
 def terminal(table: Table, width: int) -> str:
     """Format a table in aligned columns, with its outcome above, warnings and conditions below.
 
-    Columns that do not fit into the width are left out, from the right; text in the first of these is wrapped
-    where there is room for it.
+    Columns on the right that do not fit are left out. Text in the first of them is wrapped if there is room.
     """
     lines = [[_one_line(text) for text in line] for line in (table.headings, *table.cells)]
     left, rest = [column.left for column in table.columns], None
@@ -84,7 +83,7 @@ def terminal(table: Table, width: int) -> str:
         colalign=_align(left[:fitting]),
         maxcolwidths=[*[None] * (fitting - 1), rest],
     )
-    warnings = [f"! {each.removeprefix('Warning: ')}" for each in table.warnings]
+    warnings = [f"! {warning.removeprefix('Warning: ')}" for warning in table.warnings]
     parts = [
         "\n".join(textwrap.fill(line, width, subsequent_indent="  ", break_on_hyphens=False) for line in part)
         for part in (table.outcome, [*warnings, *table.conditions])
@@ -94,7 +93,7 @@ def terminal(table: Table, width: int) -> str:
 
 
 def markdown(table: Table) -> str:
-    """Format a table, with a list of its outcome above, and of conditions and warnings below."""
+    """Format a table, with its outcome as a list above, conditions and warnings below."""
     grid = tabulate(
         [[escape_markdown(text, TAG_OR_BAR) for text in line] for line in (table.headings, *table.cells)],
         headers="firstrow",
@@ -110,21 +109,20 @@ def markdown(table: Table) -> str:
 
 
 def _align(left: Sequence[bool]) -> list[str]:
-    return ["left" if each else "right" for each in left]
+    return ["left" if is_left else "right" for is_left in left]
 
 
 def escape_markdown(text: str, special: re.Pattern[str] = TAG) -> str:
-    """Format text as one line: control characters and ``special`` are escaped, white space is one blank."""
+    """Format text as one line, with control characters and ``special`` escaped."""
     return special.sub(r"\1\1\\\2", _one_line(text))
 
 
 def _one_line(text: str) -> str:
-    """Format text as one line without control characters."""
     return visible(" ".join(text.split()))
 
 
 def fill_page(template: Path, **values: object) -> str:
-    """Fill in a Markdown page from its template, in which every text that is not ours is to be escaped."""
+    """Fill in a Markdown template; the caller escapes text of users."""
     from jinja2 import StrictUndefined, Template  # imported here: tables need no template
 
     text = template.read_text(encoding="utf-8")
@@ -170,12 +168,9 @@ SIGNS = str.maketrans(
 
 
 def latex(table: Table, experiments: Sequence[str] = (), caption: str = "") -> str:
-    r"""Format a table as a floating table, with booktabs, that a document can \input; its notes are below it.
+    r"""Format a floating table with booktabs, that a document can \\input, with notes below.
 
-    Args:
-        table: the table.
-        experiments: names of the experiments that the rows are from; label and caption name them.
-        caption: another caption.
+    The names of ``experiments`` make the label and, by default, the caption.
     """
     alignment = "".join(side[0] for side in _align([column.left for column in table.columns]))
     headings, *lines = (

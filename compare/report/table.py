@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 Budget = int | Literal["all"] | None
-"""One of several budgets, all of them, or by default the largest that has a finished run."""
+"""One of several budgets, all of them, or by default the largest with a finished run."""
 
 
 # Columns and notes of a result table.
@@ -86,11 +86,8 @@ def result_table(
 ) -> Table:
     """Make the table of results: choose its columns, list conditions and warnings.
 
-    Args:
-        rows: one or more rows; every row has the same columns.
-        names: columns to show, by heading or by field; by default those that ``Column.shown`` selects.
-        runs: the single runs, where each row stands for several: conditions and warnings are about these.
-        outcome: sentences about the figures.
+    Columns are chosen by heading or field, by default those that ``Column.shown`` selects. If rows are means,
+    conditions and warnings are those of ``runs``.
     """
     rows = fill_settings(rows, filter(is_setting, names or ()))
     if names is None:
@@ -118,12 +115,10 @@ def result_table(
 
 
 def _are_means(rows: Sequence[Row]) -> bool:
-    """Return whether rows are means over seeds."""
     return all("seeds" in row for row in rows)
 
 
 def _concerns(condition: str, columns: Iterable[Column]) -> bool:
-    """Return whether a condition is one of the figures in chosen columns."""
     if condition in ("Presets", "Changed by the budget", "Models of one label"):
         return any(column.name == "label" for column in columns)
     if condition in ("Hardware", "Speeds"):
@@ -134,9 +129,7 @@ def _concerns(condition: str, columns: Iterable[Column]) -> bool:
 def default_columns(rows: Sequence[Row], *, means: bool) -> list[Column]:
     """List the columns of all groups, with settings that differ, and scores at the beginning of quality.
 
-    Args:
-        rows: the rows, whose fields may differ.
-        means: whether rows are means over seeds, whose intervals have columns of their own.
+    Intervals have their own columns in means.
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
     tests = further_tests(names)
@@ -153,17 +146,16 @@ def default_columns(rows: Sequence[Row], *, means: bool) -> list[Column]:
 
 
 def _is_shown(column: Column, rows: Sequence[Row]) -> bool:
-    """Return whether a table without an explicit choice has ``column``."""
-    known = distinct(rows, column.name)
+    values = distinct(rows, column.name)
     if column.shown == "where rows differ":
-        return is_setting(column.name) or len(known) > 1
-    if column.shown == "where known" or are_language_models(rows):  # which translate nothing
-        return column.shown in ("where known", "always") and bool(known)
+        return is_setting(column.name) or len(values) > 1
+    if column.shown == "where known" or are_language_models(rows):  # nothing is translated
+        return column.shown in ("where known", "always") and bool(values)
     return column.shown == "always"
 
 
 def _chosen_column(name: str, rows: Sequence[Row]) -> Column:
-    """Return the column with the heading ``name``, or else one of the stored values of the field ``name``."""
+    """Return the column with the heading ``name``, or else one of stored values."""
     tests = further_tests(rows[0])
     if any(f"model.{name}" in row for row in rows):
         return setting_column(f"model.{name}")
@@ -187,11 +179,10 @@ def _chosen_column(name: str, rows: Sequence[Row]) -> Column:
 
 
 FORMS = ("markdown", "csv", "json", "latex")
-"""Formats of tables."""
 
 
 def ensure_form(name: str) -> None:
-    """Raise ValueError if there is no such format."""
+    """Raise ValueError for an unknown format."""
     if name not in FORMS:
         raise ValueError(f"no table form {name!r}: choose {', '.join(FORMS)}")
 
@@ -227,7 +218,9 @@ def render_table(
     """
     import pandas as pd
 
-    frame, all_runs = (each if isinstance(each, pd.DataFrame) else to_frame(each) for each in (rows, runs))
+    frame, all_runs = (
+        results if isinstance(results, pd.DataFrame) else to_frame(results) for results in (rows, runs)
+    )
     if frame.empty:
         raise ValueError("no results to put into a table")
     _check_signatures(frame if all_runs.empty else all_runs)
@@ -239,7 +232,9 @@ def render_table(
         }
         frame = frame.assign(**settings)
         fields = list(map(str, frame.columns))
-        chosen = frame[list(dict.fromkeys(name for each in columns for name in stored_fields(each, fields)))]
+        chosen = frame[
+            list(dict.fromkeys(name for column in columns for name in stored_fields(column, fields)))
+        ]
     ensure_form(form)
     if form == "csv":
         return csv_text(chosen)
@@ -256,7 +251,6 @@ def render_table(
 
 
 def _check_signatures(frame: "pd.DataFrame") -> None:
-    """Reject scores with different signatures, which cannot be compared."""
     for metric, columns in signature_columns(frame.columns).items():
         for column in columns:
             signatures = frame[column].dropna().unique()
@@ -268,7 +262,6 @@ def _check_signatures(frame: "pd.DataFrame") -> None:
 
 
 def _check_tasks(frame: "pd.DataFrame") -> None:
-    """Reject rows of language models, which have perplexity but no BLEU, beside others."""
     if not {"label", PRIMARY, "perplexity"} <= set(frame.columns):
         return
     modelling = frame[frame[PRIMARY].isna() & frame["perplexity"].notna()]
@@ -280,9 +273,9 @@ def _check_tasks(frame: "pd.DataFrame") -> None:
 
 
 def frame_rows(frame: "pd.DataFrame") -> list[Row]:
-    """Return the rows of ``frame`` as plain Python values, None for unknown ones."""
-    known = frame.notna() & ~frame.isin([math.inf, -math.inf])
-    rows = frame.astype(object).where(known, None).to_dict("records")
+    """Return the rows of ``frame`` as plain Python values; unknown ones are None."""
+    has_value = frame.notna() & ~frame.isin([math.inf, -math.inf])
+    rows = frame.astype(object).where(has_value, None).to_dict("records")
     return [{str(name): value for name, value in row.items()} for row in rows]
 
 
@@ -290,7 +283,6 @@ def frame_rows(frame: "pd.DataFrame") -> list[Row]:
 
 
 SHAPES = ("rows", "aggregated")
-"""Shapes of tables."""
 
 
 def load_table(
@@ -338,14 +330,9 @@ def load_table(
 
 
 def default_shape(folders: Sequence[Path], budget: Budget = None) -> str:
-    """Return the shape of a table for people: aggregated where a model has several seeds, else rows.
+    """Return the shape of a table for people: aggregated if a model has several seeds, else rows.
 
-    Rows that have not ended, or failed, have no place in means and must be seen, so that a table with one of
-    them has all rows. So has one of runs whose plug-ins are not here: means need their settings.
-
-    Args:
-        folders: folders of experiments or of single runs.
-        budget: as for ``load_table``.
+    Rows that failed or have not ended must be seen, and means need the plug-ins of the runs; both force rows.
     """
     if not all((folder / "experiment.json").is_file() for folder in folders):
         return "rows"
@@ -353,23 +340,18 @@ def default_shape(folders: Sequence[Path], budget: Budget = None) -> str:
     if budget != "all":
         results = {folder: of_budget(runs, budget) for folder, runs in results.items()}
     whole = all(
-        each.status == "done" and not plugin_problem(folder / each.run)
-        for folder, found in results.items()
-        for each in found
+        result.status == "done" and not plugin_problem(folder / result.run)
+        for folder, runs in results.items()
+        for result in runs
     )
     return "aggregated" if whole and any(map(has_means, results.values())) else "rows"
 
 
 def find_summary(folder: Path, results: Sequence[Result], data_root: str = "") -> Summary:
-    """Return the summary of an experiment's results as it is stored, or else compute it, and store it.
+    """Return the stored summary of an experiment's results, or else compute and store it.
 
-    One that was made while its texts could not be read is computed again: they may be there now. A published
-    or read-only folder is left as it is.
-
-    Args:
-        folder: of the experiment.
-        results: of all its runs, or of those of one budget.
-        data_root: the folder of the corpus, with which it is computed; empty: that of the config.
+    A summary without texts is computed again: they may be there now. A published or read-only folder stays as
+    it is.
     """
     stored = stored_summary(folder, results)
     whole = None if stored is None or stored.lacks_texts else stored
@@ -392,11 +374,7 @@ LINES = "results.jsonl"
 
 
 def render_views(results: Sequence[Result], summary: Summary | None) -> dict[str, str]:
-    """Render the files of an experiment that only repeat its results; returns their contents by name.
-
-    The Markdown table is of the largest budget, and of means where models have several seeds; the others have
-    all runs.
-    """
+    """Render the files of an experiment that only repeat its results; returns their contents by name."""
     import pandas as pd
 
     rows = {"table.csv": "csv", "table.json": "json"}
@@ -411,10 +389,10 @@ def render_views(results: Sequence[Result], summary: Summary | None) -> dict[str
 
 
 def refresh_views(folder: Path) -> None:
-    """Write those tables and results.jsonl of an experiment again that exist but are out of date.
+    """Write outdated tables and results.jsonl of an experiment again.
 
-    A published or a read-only folder is left as it is, and so is one with a plug-in that is not here, or that
-    another process is preparing: it writes what has become out of date.
+    Published and read-only folders are left as they are, as are folders with a missing plug-in and those that
+    another process is preparing.
     """
     if not (folder / "experiment.json").is_file() or write_protection(folder):
         return
@@ -430,9 +408,6 @@ def refresh_views(folder: Path) -> None:
 def write_views(folder: str | Path) -> None:
     """Write the summary, the tables and results.jsonl, and draw the plots of ``draw_plots``.
 
-    Args:
-        folder: the folder of an experiment.
-
     Raises:
         ValueError: the folder holds no runs.
     """
@@ -446,7 +421,6 @@ def write_views(folder: str | Path) -> None:
 
 
 def _write(folder: Path, results: Sequence[Result], *, only_known: bool = False) -> None:
-    """Write the summary and the views; ``only_known``: only those that exist."""
     summary = None
     if any(result.status == "done" for result in results):
         logger.info("means over seeds, and tests of differences")
@@ -456,7 +430,7 @@ def _write(folder: Path, results: Sequence[Result], *, only_known: bool = False)
             write_atomically(folder / name, text)
 
 
-# What a terminal shows of an experiment: columns that fit its width, outcome, warnings, the next step.
+# The view for a terminal: columns that fit its width, outcome, warnings, the next step.
 
 
 def show_experiment(
@@ -468,21 +442,17 @@ def show_experiment(
     closing: bool = False,
     budget: int | None = None,
 ) -> str:
-    """Format the results of an experiment for a terminal: means where models have several seeds.
+    """Format the results of an experiment for a terminal: means if models have several seeds.
 
-    Args:
-        folder: of the experiment.
-        width: of the terminal.
-        only: labels of the models to show; by default all.
-        data_root: the folder of the corpus; empty: that of the config.
-        closing: whether the next commands follow below.
-        budget: one of several budgets, as for ``of_budget``.
+    With ``closing``, the next command is left out, since ``show_closing`` follows.
     """
     results = of_budget(read_results(folder), budget)
     shown = [result.flat() for result in results if not only or result.label in only]
     problems = [problem for result in results if (problem := plugin_problem(folder / result.run))]
     if problems or not any(result.status == "done" for result in results):
-        return terminal(screen_table(shown, shown, [f"no means: {each}" for each in problems[:1]]), width)
+        return terminal(
+            screen_table(shown, shown, [f"no means: {problem}" for problem in problems[:1]]), width
+        )
     summary = find_summary(folder, results, data_root)
     rows = [row for row in summary.means if not only or row["label"] in only]
     outcome = [] if only and set(only) != {result.label for result in results} else summary.outcome
@@ -496,7 +466,7 @@ def show_experiment(
 def show_experiments(
     folders: Sequence[Path], *, width: int, data_root: str = "", budget: Budget = None
 ) -> str:
-    """Show several experiments, budgets or single runs in one table; arguments as for ``show_experiment``."""
+    """Show several experiments, budgets or single runs in one table."""
     shape = default_shape(folders, budget)
     rows = frame_rows(load_table(folders, shape, data_root=data_root, budget=budget))
     runs = frame_rows(load_results(*folders, budget=budget))
@@ -508,17 +478,13 @@ TABLE = "attnbench table --columns all"
 
 
 def _more(where: str) -> str:
-    """Say where the whole table is, on a line of its own, so that it can be copied."""
     return f"\nmore columns and conditions:\n  {where}\n"
 
 
 def screen_table(rows: Sequence[Row], runs: Sequence[Row], outcome: Sequence[str] = ()) -> Table:
-    """Make the table that a terminal shows, sorted by BLEU, its columns in the order of their importance.
+    """Make the table for a terminal, sorted by quality, the most important columns first.
 
-    Args:
-        rows: one row per run, or means over seeds.
-        runs: the runs that they stand for.
-        outcome: lines above the table.
+    The ``rows`` stand for ``runs``; ``outcome`` has lines above the table.
     """
     ended = [run for run in runs if run["status"] == "done"]
     ordered = sorted(fill_settings(rows), key=lambda row: -(row.get(PRIMARY) or -1.0))
@@ -537,7 +503,6 @@ def screen_table(rows: Sequence[Row], runs: Sequence[Row], outcome: Sequence[str
 
 
 def _screen_columns(rows: Sequence[Row]) -> list[Column]:
-    """List the columns in the order of their importance."""
     if "seeds" in rows[0]:
         primary = [score_column(PRIMARY), bleu_interval_column("combined")]
     else:
@@ -563,7 +528,7 @@ def _screen_columns(rows: Sequence[Row]) -> list[Column]:
 
 
 def _bare(column: Column, heading: str = "", suffix: str = "") -> Column:
-    """Return a column of bare values, without deviation and spread; from 10,000 on in thousands, "16.6k"."""
+    """Return a column of bare values, without deviation and spread; large ones in thousands, "16.6k"."""
 
     def text(row: Mapping[str, Any]) -> str:
         value = row.get(column.name)
@@ -575,7 +540,6 @@ def _bare(column: Column, heading: str = "", suffix: str = "") -> Column:
 
 
 def _shared(runs: Sequence[Row]) -> str:
-    """Name what the runs share: seeds, equal quantity, updates, threads."""
     updates, threads = (distinct(runs, name) for name in ("updates", "threads"))
     on_gpu = any("gpu" in device.lower() or "nvidia" in device.lower() for device in distinct(runs, "device"))
     trained = [run for run in runs if run.get("preset") != EXTERNAL]
@@ -584,7 +548,9 @@ def _shared(runs: Sequence[Row]) -> str:
     parts += [f"{int(updates[0]):,} updates"] if len(updates) == 1 else []
     parts += [end for end in describe_ends(runs) if end.startswith("stopped")]
     parts += ["fine-tuned from the weights of other runs"] if distinct(runs, "init_hash") else []
-    parts += [f"the first {cut} sentences of each test set" for cut in distinct(runs, "data.max_test")]
+    parts += [
+        f"the first {cut} sentences of each test set" for cut in distinct(runs, "data.max_test") if cut != "0"
+    ]
     plural = "s" if threads != ["1"] else ""
     is_of_training = len(threads) == 1 and not on_gpu and not distinct(runs, "trained_on")
     parts += [f"{threads[0]} CPU thread{plural}"] if is_of_training else []

@@ -1,4 +1,4 @@
-"""Columns of result tables: of the figures of ``Result``, of settings, and of the scores of ``METRICS``."""
+"""Columns of result tables: figures of ``Result``, settings, and scores of ``METRICS``."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -20,20 +20,18 @@ FURTHER = {
     ),
     "seed": Column("seeds", "seeds", "number of runs behind a mean", shown="where known"),
 }
-"""Columns of joined and of aggregated tables, by the figure that they follow."""
 FIGURES = {
     column.name: column
-    for each in fields(Result)
-    for column in (Column(each.name, **each.metadata), FURTHER.get(each.name))
+    for field in fields(Result)
+    for column in (Column(field.name, **field.metadata), FURTHER.get(field.name))
     if column is not None
 }
-"""Every field of ``Result``, and the columns of joined and aggregated tables, by name."""
+"""Every field of ``Result``, and the columns of joined and aggregated tables."""
 COLUMNS = {name: figure for name, figure in FIGURES.items() if figure.title}
-"""Every column except scores and settings, by name, in the order of tables."""
+"""Every column except scores and settings, in the order of tables."""
 SPREADS = tuple(name for name, column in COLUMNS.items() if column.spread)
-"""Speeds that have a spread."""
 SPREAD_ENDS = tuple(f"{name}_{end}" for name in SPREADS for end in ("low", "high"))
-"""Fields with the lowest and the highest repeat of these speeds."""
+"""Fields with the lowest and the highest repeat of speeds."""
 
 
 # Columns of settings.
@@ -41,17 +39,17 @@ SPREAD_ENDS = tuple(f"{name}_{end}" for name in SPREADS for end in ("low", "high
 
 def setting_column(name: str) -> Column:
     """Return the column of a setting, "section.key"."""
-    about = SETTINGS[name].metadata["about"] if name in SETTINGS else "a dash: as in the model's preset"
+    about = SETTINGS[name].metadata["about"] if name in SETTINGS else "a dash: the preset's value"
     return Column(name, name, about, form=_setting, shown="where rows differ")
 
 
 def _setting(value: Any) -> str:
-    """Format the value of a setting; a frame has integers as floats where a row has none."""
+    """Format a setting, which in a frame may be an integer stored as a float."""
     return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 def varied_settings(rows: Sequence[Row]) -> list[str]:
-    """List the settings in which rows differ: those of models where known, or within the rows of a preset."""
+    """List the settings in which rows differ; those of models within the rows of a preset."""
     begun = [row for row in rows if row.get("train.precision") is not None]
     varied = []
     for name in dict.fromkeys(name for row in begun for name in row if is_setting(name)):
@@ -71,7 +69,7 @@ TEXT_FIGURES = (
 )
 """Figures of each test set that are no scores."""
 PRIMARY = "bleu"
-"""The metric with confidence intervals over seeds and columns of further test sets."""
+"""The metric with intervals over seeds and columns of further test sets."""
 INTERVALS: Mapping[str, tuple[str, str]] = {
     "test_set": ("test set [95%]", "for other sentences and these very models (bootstrap)"),
     "seeds": ("seeds [95%]", "for other seeds and these very sentences (Student's t)"),
@@ -81,16 +79,10 @@ INTERVALS: Mapping[str, tuple[str, str]] = {
         "over seeds)",
     ),
 }
-"""Headings and explanations of the confidence intervals of BLEU over seeds."""
 
 
 def score_column(metric: str, test: str = "") -> Column:
-    """Return the column of a metric.
-
-    Args:
-        metric: name in ``METRICS``.
-        test: a further test set; empty: the first.
-    """
+    """Return the column of a metric on the first test set, or on a further one."""
     definition = METRICS[metric]
     return Column(
         of_test(metric, test),
@@ -103,14 +95,13 @@ def score_column(metric: str, test: str = "") -> Column:
 
 
 def _ends(kinds: Sequence[str], test: str) -> list[tuple[str, str]]:
-    """Return the fields of the ends of kinds of intervals of BLEU."""
     return [
         (of_test(f"{PRIMARY}_{kind}_low", test), of_test(f"{PRIMARY}_{kind}_high", test)) for kind in kinds
     ]
 
 
 def bleu_and_interval_column(test: str = "") -> Column:
-    """Return the column of BLEU with the interval of a single run: "38.1 [36.6, 39.7]"."""
+    """Return the column of BLEU with its interval: "38.1 [36.6, 39.7]"."""
     score = score_column(PRIMARY, test)
     interval = replace(score, ends=_ends(["ci", "combined"], test))
 
@@ -121,24 +112,16 @@ def bleu_and_interval_column(test: str = "") -> Column:
 
 
 def text_columns(test: str = "") -> list[Column]:
-    """Return the columns of the figures in ``TEXT_FIGURES``.
-
-    Args:
-        test: a further test set; empty: the first.
-    """
+    """Return the columns of ``TEXT_FIGURES`` on the first test set, or on a further one."""
     columns = [COLUMNS[name] for name in TEXT_FIGURES]
     return [
-        replace(each, name=of_test(each.name, test), title=f"{each.title} {test}".strip()) for each in columns
+        replace(column, name=of_test(column.name, test), title=f"{column.title} {test}".strip())
+        for column in columns
     ]
 
 
 def bleu_interval_column(kind: str, test: str = "") -> Column:
-    """Return the column of an interval of mean BLEU.
-
-    Args:
-        kind: name in ``INTERVALS``; "test_set" also shows the bootstrap interval of a single run.
-        test: a further test set; empty: the first.
-    """
+    """Return the column of an interval of mean BLEU; "test_set" also shows that of a single run."""
     return Column(
         PRIMARY,
         f"{test} {INTERVALS[kind][0]}".strip(),
@@ -151,29 +134,20 @@ def bleu_interval_column(kind: str, test: str = "") -> Column:
 
 
 def external_metrics(columns: Iterable[str], test: str = "") -> list[str]:
-    """List the metrics of a row that are not registered: those of programs outside, or of missing plug-ins.
-
-    Args:
-        columns: columns of the row.
-        test: a further test set; empty: the first.
-    """
+    """List the unregistered metrics of a row, of outside programs or missing plug-ins."""
     names, end = list(columns), of_test("_signature", test)
-    found = [name.removesuffix(end) for name in names if name.endswith(end) and metric_of(name) is None]
-    return [metric for metric in found if of_test(metric, test) in names]
+    external = [name.removesuffix(end) for name in names if name.endswith(end) and metric_of(name) is None]
+    return [metric for metric in external if of_test(metric, test) in names]
 
 
 def external_columns(columns: Iterable[str]) -> list[Column]:
-    """Return the columns of ``external_metrics``, of all test sets.
-
-    Args:
-        columns: columns of one row, or of all.
-    """
+    """Return the columns of ``external_metrics``, of all test sets."""
     names = list(dict.fromkeys(columns))
     return [
         Column(
             of_test(metric, test),
             f"{metric} {test}".strip(),
-            "of an external metric (attnbench score FOLDER --external); check recomputes only the mean",
+            "external metric (attnbench score FOLDER --external); check recomputes only the mean",
             group="quality",
             shown="where known",
         )
@@ -183,42 +157,38 @@ def external_columns(columns: Iterable[str]) -> list[Column]:
 
 
 def further_tests(columns: Iterable[str]) -> list[str]:
-    """List the test sets after the first, which have columns such as ``perplexity_test_long``."""
+    """List the test sets after the first, with columns such as ``perplexity_test_long``."""
     names = list(columns)
     deviations = {f"{name}_sd" for name in names}
-    prefixes = "bleu_signature_", "perplexity_"  # language models lack the first, earlier versions the second
-    found = (
+    prefixes = "bleu_signature_", "perplexity_"  # language models lack the first, early versions the second
+    tests = (
         name.removeprefix(prefix)
         for name in names
         for prefix in prefixes
         if name.startswith(prefix) and name not in deviations
     )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(tests))
 
 
 def are_language_models(rows: Iterable[Row]) -> bool:
-    """Return whether all finished rows, at least one, are of language models: perplexity, no BLEU."""
+    """Return whether all finished rows, at least one, have perplexity and no BLEU."""
     done = [row for row in rows if row.get("status", "done") == "done"]
     return bool(done) and all(row.get("perplexity") is not None and row.get(PRIMARY) is None for row in done)
 
 
-# Columns by the name that people see: headings, fields, and an explanation of each.
+# Columns by their headings, with fields and explanations.
 
 
 def with_scores(scores: Sequence[Column]) -> list[Column]:
-    """List all columns in the order of tables, with ``scores`` at the beginning of the group of quality."""
+    """List all columns in the order of tables, ``scores`` first in the group of quality."""
     names = {column.name for column in scores}
     others = [column for column in COLUMNS.values() if column.name not in names]
-    place = next(index for index, column in enumerate(others) if column.group == "quality")
-    return [*others[:place], *scores, *others[place:]]
+    position = next(index for index, column in enumerate(others) if column.group == "quality")
+    return [*others[:position], *scores, *others[position:]]
 
 
 def list_columns(tests: Iterable[str] = ()) -> list[Column]:
-    """List every column in the order of tables.
-
-    Args:
-        tests: further test sets.
-    """
+    """List every column in the order of tables, also of further ``tests``."""
     scores: list[Column] = []
     for test in ("", *tests):
         scores += [score_column(metric, test) for metric in METRICS]
@@ -228,47 +198,31 @@ def list_columns(tests: Iterable[str] = ()) -> list[Column]:
 
 
 def find_column(heading: str, tests: Iterable[str] = ()) -> Column:
-    """Return the column with a heading, with or without its unit or "[95%]"; case does not matter.
-
-    Args:
-        heading: such as "model", "params (M)" or "BLEU", or the name of a setting.
-        tests: further test sets of the rows.
-
-    Raises:
-        ValueError: no such column; the message suggests the nearest.
-    """
+    """Return the column with a heading, with or without unit or "[95%]"; ValueError for others."""
     if is_setting(heading):
         return setting_column(heading)
     intervals = map(bleu_and_interval_column, ("", *tests))
     by_title: dict[str, Column] = {column.title.casefold(): column for column in intervals}
-    for spelling in ("{0.heading}", "{0.title}", "{0.title} [95%]"):  # a heading before what resembles it
+    for spelling in ("{0.heading}", "{0.title}", "{0.title} [95%]"):  # exact headings come first
         for column in list_columns(tests):
             by_title.setdefault(spelling.format(column).casefold(), column)
     if heading.casefold() in by_title:
         return by_title[heading.casefold()]
-    known = [text for column in list_columns(tests) for text in (column.name, column.title)]
-    close = nearest(heading, [*known, *SHARED], 0.6)
-    hint = f"; did you mean {close!r}?" if close else ": attnbench table --list explains all"
+    names = [text for column in list_columns(tests) for text in (column.name, column.title)]
+    close = nearest(heading, [*names, *SHARED], 0.6)
+    hint = f"; did you mean {close!r}?" if close else "; attnbench table --list explains all columns"
     raise ValueError(f"no column {heading!r}{hint}")
 
 
 def stored_fields(name: str, fields: Sequence[str]) -> Sequence[str]:
-    """Return the fields of a chosen column: ``name`` itself, or those behind the heading ``name``.
-
-    Args:
-        name: a field or a heading.
-        fields: fields of the rows.
-
-    Raises:
-        ValueError: the rows have no such column.
-    """
-    if own := [field for field in (name, f"model.{name}") if field in fields]:
-        return own[:1]
+    """Return the field called ``name``, or the fields behind that heading; ValueError without any."""
+    if stored := [field for field in (name, f"model.{name}") if field in fields]:
+        return stored[:1]
     column = find_column(name, further_tests(fields))
     for names in column.stored:
-        if all(each in fields for each in names):
+        if all(field in fields for field in names):
             return names
-    raise ValueError(f"no column {name!r} in these rows, which have no value for it")
+    raise ValueError(f"these rows have no value for the column {name!r}")
 
 
 PATTERNS = {
@@ -281,11 +235,10 @@ PATTERNS = {
     "FIELD_sd": "standard deviation of a field over seeds, in aggregated tables",
     "FIELD_TEST": "a score, interval, length or perplexity on a further test set, such as bleu_test_long",
 }
-"""Explanations of the fields that are no columns of their own, by their pattern."""
 
 
 def explain_columns() -> list[Row]:
-    """Return heading, explanation, field and default visibility of every column, one row each."""
+    """Return heading, explanation, field and visibility of every column."""
     rows = [
         {
             "column": column.heading,

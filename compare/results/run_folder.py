@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from compare.models.registry import Model
 
 MASKS = ("encoder_mask", "decoder_mask", "cross_mask")
-"""Settings of a model that may name a file, which then decides its figures as the settings do."""
+"""Settings of a model that may name a file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,20 +39,12 @@ class RunFolder:
 
     @classmethod
     def read(cls, folder: Path, *, data_root: str = "") -> "RunFolder":
-        """Read a run that has begun, from its config.toml.
-
-        Args:
-            folder: the folder of the run.
-            data_root: where the corpus is now; empty: where config.toml says.
-
-        Raises:
-            ValueError: config.toml cannot be read, or describes no run.
-        """
+        """Read a run that has begun, from its config.toml; ValueError if that is damaged or no run."""
         path = folder / "config.toml"
         # A relative data.root, as of published runs, is relative to the working directory.
         runs = resolve_models(load_experiment(path, base=Path()), str(path), other_machine=True)
         if len(runs) > 1:
-            raise ValueError(f"{path} has {len(runs)} [[models]] tables, but a run has one")
+            raise ValueError(f"{path} has {len(runs)} [[models]] tables; a run has exactly one")
         run = runs[0]
         if data_root:
             run = dataclasses.replace(run, data=dataclasses.replace(run.data, root=data_root))
@@ -72,7 +64,7 @@ class RunFolder:
 
     @property
     def weights(self) -> Path:
-        """The chosen weights; a model that ``save_pretrained`` wrote has them under another name."""
+        """The chosen weights, which ``save_pretrained`` writes under another name."""
         saved = self.folder / SAVED
         return saved if saved.exists() else self.folder / CHECKPOINTS / FINAL
 
@@ -83,63 +75,51 @@ class RunFolder:
 
     @property
     def speed(self) -> Path:
-        """The raw repeats of the timings, and the peak memory."""
+        """Raw repeats of the timings, and peak memory."""
         return self.folder / "speed.json"
 
     @property
     def selection(self) -> Path:
-        """The length penalties that were tried on validation; absent if the config names only one."""
+        """Length penalties tried on validation; absent if the config names only one."""
         return self.folder / SELECTION
 
     @property
     def likelihoods(self) -> Path:
-        """The likelihood of the references of the test sets; absent in runs of earlier versions."""
+        """Likelihood of the references; absent in runs of early versions."""
         return self.folder / "perplexity.json"
 
     @property
     def external(self) -> Path:
-        """Scores by external metrics; absent where none has scored the run."""
+        """Scores by external metrics, if there are any."""
         return self.folder / "external.json"
 
     def penalty(self) -> LengthPenalty:
-        """Return the length penalty of the run: the one chosen on validation, or the only one of its config.
-
-        Raises:
-            ValueError: none is chosen yet, or selection.json is damaged or of another grid.
-        """
+        """Return the length penalty chosen on validation, or the config's only one; ValueError if none is."""
         penalties = length_penalties(self.run.decode)
         if len(penalties) == 1:
             return penalties[0]
         return read_selection(self.selection, penalties).penalty
 
     def output(self, test: str) -> Path:
-        """The translations of a test set; in a published folder they are compressed."""
+        """Return the translations of a test set, compressed in a published folder."""
         return plain_or_gzip(self.plain_output(test))
 
     def plain_output(self, test: str) -> Path:
-        """The file that translations of a test set are written to."""
+        """Return the file that translations of a test set are written to."""
         return self.folder / f"{test}.hyp"
 
     @property
     def tests(self) -> list[str]:
-        """The names of the test sets that have been translated, sorted."""
+        """Names of the translated test sets, sorted."""
         names = [path.name for pattern in ("*.hyp", "*.hyp.gz") for path in self.folder.glob(pattern)]
         return sorted({name.removesuffix(".gz").removesuffix(".hyp") for name in names})
 
     def masks(self) -> dict[str, Path]:
-        """The files of attention masks that the settings name, by the name of their copy.
-
-        They lie where the settings say; published and saved models have copies in their folder, such as
-        ``cross_mask.npy``, which ``read`` puts into the settings.
-        """
+        """Return the files of attention masks by the name of their copy, such as ``cross_mask.npy``."""
         return {f"{name}.npy": path for name, path in _mask_files(self.run).items()}
 
     def files(self) -> dict[str, Path]:
-        """Every file that the run's figures come from and that is there, by its path in the folder.
-
-        A published folder has no weights, and compressed files, which stand here under their plain names.
-        The files of ``masks`` may be elsewhere and stand here under the names of their copies.
-        """
+        """Return the existing files behind the run's figures; masks stand under the names of copies."""
         names = [self.config, self.folder / FILE_NAME, self.metrics, self.speed, self.weights, self.selection]
         names += [self.likelihoods, self.external]
         names += [self.plain_output(test) for test in self.tests]
@@ -147,13 +127,7 @@ class RunFolder:
         return {name: path for name, path in (files | self.masks()).items() if path.exists()}
 
     def model_figures(self, test: str) -> dict[str, float | int | None]:
-        """Return the perplexities of the references of a test set, and how many translations reach the limit.
-
-        There are none where they were not measured.
-
-        Raises:
-            ValueError: perplexity.json is damaged.
-        """
+        """Return perplexities and translations at the limit of a test set, if measured."""
         if not self.likelihoods.exists():
             return {}
         measured = read_likelihoods(self.likelihoods)
@@ -167,27 +141,22 @@ class RunFolder:
         }
 
     def external_columns(self, test: str) -> dict[str, float | str]:
-        """Return the columns of all external metrics that have scored the translations of a test set.
-
-        Raises:
-            ValueError: external.json is damaged.
-        """
-        found: dict[str, float | str] = {}
+        """Return the columns of external metrics for the present translations of a test set."""
+        columns: dict[str, float | str] = {}
         metrics = read_external(self.external).get(test, {})
         if metrics and self.output(test).is_file():
             translations = hash_decompressed(self.output(test))
             for name, recorded in metrics.items():
                 if recorded.translations == translations:
-                    found |= recorded.columns(name)
-        return found
+                    columns |= recorded.columns(name)
+        return columns
 
     def hashes(self) -> dict[str, str]:
-        """The sha256 of every file of ``files``, of the content if it is compressed."""
+        """Return the sha256 of the decompressed content of ``files``."""
         return {name: hash_decompressed(path) for name, path in self.files().items()}
 
 
 def _mask_files(run: Run) -> dict[str, Path]:
-    """Return the files that settings of the model name as attention masks, by setting."""
     settings = run.model.settings()
     return {name: Path(settings[name]) for name in MASKS if str(settings.get(name)).endswith(".npy")}
 
@@ -196,17 +165,13 @@ def _mask_files(run: Run) -> dict[str, Path]:
 
 
 def find_run(folder: Path) -> Path:
-    """Return the folder of a run; of a name without its budget, the largest budget that has weights.
-
-    Raises:
-        ValueError: there is no such run.
-    """
+    """Return the folder of a run; without a budget in its name, the largest that has weights."""
     if not folder.exists() and folder.parent.is_dir():
         stem = f"{folder.name}-budget"
         budgets = [
             int(number)
-            for each in folder.parent.glob("*-budget*")
-            if (number := each.name.removeprefix(stem)).isdigit()
+            for path in folder.parent.glob("*-budget*")
+            if (number := path.name.removeprefix(stem)).isdigit()
         ]
         paths = [folder.with_name(f"{stem}{budget}") for budget in sorted(budgets)]
         folder = next((path for path in reversed(paths) if (path / WEIGHTS).is_file()), folder)
@@ -214,39 +179,35 @@ def find_run(folder: Path) -> Path:
     if not (folder / "config.toml").is_file():
         runs = sorted(path.parent for path in folder.glob("*/config.toml"))
         example = runs[0] if runs else "runs/demo/bahdanau-seed1"
-        raise ValueError(f"{folder}: no config.toml: give the folder of one run, such as {example}")
+        raise ValueError(f"{folder} has no config.toml: name the folder of one run, such as {example}")
     return folder
 
 
 def load_model(run: str | Path, device: str = "cpu") -> Translator:
     """Load the model of a finished run, or one that ``save_pretrained`` wrote.
 
-    The weights are hashed once and compared with the hash in result.json.
-
     Args:
-        run: the folder of one run, such as runs/demo/bahdanau-seed1, or of one saved model. Of several
-            budgets, runs/demo/bahdanau-seed1 is the largest that has weights.
+        run: the folder of one run, such as runs/demo/bahdanau-seed1; without a budget in its name, the
+            largest.
         device: where the model computes, such as cpu, cuda or cuda:1.
 
     Returns:
-        A translator with the run's length penalty: ``translate(lines)`` gives strings, ``attend(line)``
-        attention weights.
+        A translator: ``translate(lines)`` gives strings, ``attend(line)`` attention weights.
 
     Raises:
-        ValueError: the folder is no run, the weights are missing, damaged, NaN or of another model, weights,
-            vocabulary or the file of a mask are not those recorded, no length penalty is chosen,
-            or the device cannot be used.
+        ValueError: the folder is no run, a file is missing, damaged or not the recorded one, no length
+            penalty is chosen, or the device cannot be used.
     """
     folder = find_run(Path(run))
     trained = RunFolder.read(folder)
     vocabularies, recorded = load_pair(folder), read_result(folder).files
     for name, path in {FILE_NAME: plain_or_gzip(folder / FILE_NAME), **trained.masks()}.items():
-        _ensure_recorded(path, recorded.get(name), "is not what this run was trained with")
+        _ensure_recorded(path, recorded.get(name), "is not the file that this run was trained with")
     sizes = len(vocabularies.src), len(vocabularies.tgt)
     architecture, weights = trained.run.model.architecture, trained.weights
     if not weights.parent.is_dir():
         raise ValueError(
-            f"{folder} has no weights (published runs may have none): "
+            f"{folder} has no weights (published runs may lack them): "
             "train it again to translate or to see attention"
         )
     model = build(architecture, *sizes)
@@ -256,43 +217,32 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
     try:
         set_numerics(torch.device(device), deterministic=torch.are_deterministic_algorithms_enabled())
         model.to(device)
-    except (RuntimeError, AssertionError) as error:  # of torch: no such device, or one it is not built for
+    except (RuntimeError, AssertionError) as error:  # torch: no such device, or no support for it
         raise ValueError(f"device {device!r} cannot be used: {first_line(error)}") from None
     where, decode, label = torch.device(device), trained.run.decode, trained.run.label
     return Translator(model, vocabularies, decode, where, penalty, folder=folder.resolve(), label=label)
 
 
 def _ensure_recorded(path: Path, recorded: str | None, problem: str) -> None:
-    """Raise ValueError if the content of a file has another hash than its result recorded, if it did."""
-    if recorded is not None and (found := hash_decompressed(path)) != recorded:
+    if recorded is not None and (actual := hash_decompressed(path)) != recorded:
         raise ValueError(
-            f"{path} {problem} (sha256 {found[:12]}, not {recorded[:12]}): restore the run's own file"
+            f"{path} {problem} (sha256 {actual[:12]}, not {recorded[:12]}): restore the original file"
         )
 
 
 def load_ensemble(runs: Sequence[str | Path], device: str = "cpu") -> Translator:
-    """Load the models of several finished runs as one that averages their probabilities.
+    """Load the models of two or more finished runs as one that averages their probabilities.
 
-    Args:
-        runs: two or more folders of different runs with equal vocabularies.
-        device: as for ``load_model``.
-
-    Returns:
-        A translator whose ``model`` is an ``Ensemble``, with the settings of decoding and the length penalty
-        of the first run; ``attend`` gives no weights.
-
-    Raises:
-        ValueError: fewer than two runs, a run given twice, runs with different vocabularies, or as
-            ``load_model``.
+    Decoding and the length penalty are those of the first run; vocabularies must be equal.
     """
     folders = as_paths(runs)
     if len({folder.resolve() for folder in folders}) < max(2, len(folders)):
-        raise ValueError("an ensemble needs at least two runs, each given once")
+        raise ValueError("an ensemble needs at least two different runs")
     first, *others = (load_model(folder, device) for folder in folders)
     for folder, other in zip(folders[1:], others, strict=True):
         if other.vocabularies.content_hash != first.vocabularies.content_hash:
             raise ValueError(
-                f"{folder} has another vocabulary than {folders[0]}: the members of an ensemble share one"
+                f"{folder} and {folders[0]} have different vocabularies; an ensemble needs the same one"
             )
     ensemble = Ensemble([translator.model for translator in (first, *others)])
     return Translator(cast("Model", ensemble), first.vocabularies, first.decode, first.device, first.penalty)

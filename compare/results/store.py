@@ -1,18 +1,16 @@
-"""Results: the record of one run, and the files of an experiment that keep them.
+"""Results: the record of one run, and the files of an experiment that store them.
 
-``runs/<experiment>/<label>-seed<k>/result.json`` is the only source of a run's result; results.jsonl, data
-frames, tables and plots derive from it. An unknown figure (not measured, or the run failed before it) is
-None, never 0.
+``runs/<experiment>/<label>-seed<k>/result.json`` is the only source of a run's result. An unknown figure (not
+measured, or the run failed before it) is None, never 0.
 """
 
 import hashlib
-import logging
 import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields
-from functools import cache, partial
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -22,28 +20,23 @@ from compare.config.sections import EXTERNAL, SHARED, run_name
 from compare.results.table import GROUPS, UNKNOWN, Row, describe_share, figure
 from compare.system.messages import abbreviate, ensure_folder
 from compare.system.plugins import plugin_problem
-from data.files import as_paths, write_atomically
+from data.files import as_paths, warn_once, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
-
-logger = logging.getLogger(__name__)
 
 Status = Literal["done", "failed", "unfinished"]
 
 
 def _status(row: Row) -> str:
-    """Format the status with its reason: "failed: loss became NaN at update 37"."""
     return f"{row['status']}: {row['reason']}" if row.get("reason") else str(row.get("status"))
 
 
 def _label(row: Row) -> str:
-    """Format the label, and mark that of an external system."""
     return f"{row.get('label', UNKNOWN)}{' (external)' if row.get('preset') == EXTERNAL else ''}"
 
 
 def _matched(row: Row) -> str:
-    """Format the matched budget and the deviation from it: "params +0.4%"."""
     quantity, deviation = row.get("matched"), row.get("matched_off")
     return UNKNOWN if quantity is None or deviation is None else f"{quantity} {deviation:+.1%}"
 
@@ -58,7 +51,7 @@ Scores = Mapping[str, float | str | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Result of one run: figures with their columns, in the order of tables. Units are part of the names."""
+    """Result of one run: figures with their columns, in the order of tables."""
 
     # fmt: off
     label: str = identity("model", "name of the model in the experiment", default=MISSING, shown="always",
@@ -122,9 +115,9 @@ class Result:
     scores: Scores = quality("", "score columns, as in tests, of metrics without a field of their own",
         default=dict)
 
-    # Medians, lowest and highest of timed repeats in which all models took turns; and seconds of each
-    # activity. Tokens are source without EOS + target with EOS, without padding; latency is of batch size 1.
-    # The seeds of a model share the timings of the lowest that has weights.
+    # Speeds are the median, lowest and highest of timed repeats in which all models took turns. Tokens are
+    # source without EOS + target with EOS, without padding; latency is that of batch size 1. The seeds of a
+    # model share the timings of the lowest seed that has weights.
     train_tokens_per_s: Number = speed("train tokens/s", "of the whole training, by its log: source and "
         "target, without padding", 0, "always", added=True)
     timed_tokens_per_s: Number = speed("timed tokens/s", "of training timed from the final weights, all "
@@ -233,21 +226,17 @@ class Result:
         return run_name(self.label, self.seed, self.budget)
 
     def to_json(self, indent: int = 2) -> str:
-        """Format as one JSON object, without what is unknown or empty; see ``json_text``."""
+        """Format as one JSON object, without unknown or empty values."""
         record = {name: value for name, value in asdict(self).items() if value is not None and value != {}}
         return json_text(record, indent)
 
     @property
     def is_external(self) -> bool:
-        """Whether it is of an external system, which has no model and no seed."""
+        """True for an external system, which has no model and no seed."""
         return self.preset == EXTERNAL
 
     def flat(self) -> dict[str, Any]:
-        """Return one value per column, without hashes of files; score s of further test set t is ``s_t``.
-
-        Raises:
-            ValueError: two values have the same column name.
-        """
+        """Return one value per column; score s of further test set t is ``s_t``."""
         row = asdict(self)
         del row["files"]
         row |= {name: setting_text(value) for name, value in row.pop("settings").items()}
@@ -256,32 +245,27 @@ class Result:
                 column = of_test(name, test)
                 if column in row:
                     kind = f"test set {test!r}" if test else "metric"
-                    raise ValueError(f"column {column!r} is a field already: rename the {kind}")
+                    raise ValueError(f"column {column!r} already exists: rename the {kind}")
                 row[column] = value
         return row
 
 
 def of_test(name: str, test: str) -> str:
-    """Return the name of a field on a further test set; on the first (empty) it is the field itself."""
+    """Return the name of a field on a further test set; an empty name is the first."""
     return f"{name}_{test}" if test else name
 
 
 def json_text(content: Any, indent: int = 2) -> str:
-    """Format dataclasses and plain values as JSON; NaN and infinities, which it lacks, become null.
-
-    Args:
-        content: the value.
-        indent: spaces per level; 0 gives one line.
-    """
+    """Format as JSON, on one line if ``indent`` is 0; NaN and infinities become null."""
 
     def plain(value: Any) -> str | float:
-        """Convert what is no plain value: numpy's numbers, and the version of torch, a string of its own."""
+        """Convert numpy's numbers and subclasses of str, such as torch's version."""
         return str(value) if isinstance(value, str) else float(value)
 
     return msgspec.json.format(msgspec.json.encode(content, enc_hook=plain), indent=indent).decode()
 
 
-# Settings as columns: rows have those that differ from their defaults, by "section.key".
+# Settings as columns: a row has the settings that differ from their defaults, by "section.key".
 
 
 def is_setting(name: str) -> bool:
@@ -295,9 +279,9 @@ def setting_text(value: Any) -> Any:
 
 
 def setting_of(row: Row, name: str) -> Any:
-    """Return the value of a setting in a row; None if it is that of the preset, or not known."""
+    """Return the value of a setting in a row; None if it is that of the preset, or unknown."""
     value = row.get(name)
-    has_begun = row.get("train.precision") is not None  # which never is the default, auto
+    has_begun = row.get("train.precision") is not None  # never the default, auto
     return setting_text(SHARED.get(name)) if value is None and has_begun else value
 
 
@@ -312,7 +296,6 @@ def fill_settings(rows: Iterable[Row], further: Iterable[str] = ()) -> list[dict
 
 
 NESTED = ("settings", "tests", "scores", "files")
-"""Fields that are several columns of the frame, or none."""
 DTYPES: dict[Any, str] = {int: "int64", int | None: "Int64", float | None: "float64"}
 Record = TypeVar("Record")
 RUN_NAME = re.compile(r"(?P<label>.+)-seed(?P<seed>0|[1-9]\d{0,17})(?:-budget(?P<budget>[1-9]\d{0,17}))?")
@@ -321,15 +304,10 @@ RUN_NAME = re.compile(r"(?P<label>.+)-seed(?P<seed>0|[1-9]\d{0,17})(?:-budget(?P
 def read_record(path: Path, kind: type[Record], remedy: str) -> Record:
     """Read a JSON file as a typed record.
 
-    Args:
-        path: the file.
-        kind: dataclass, or another type that msgspec decodes.
-        remedy: what to do about a damaged file, for the message.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: the file is damaged; the message names the value.
+    Raises OSError if it cannot be read, and ValueError with value and ``remedy`` if it is damaged.
     """
+    if path.exists() and not path.is_file():  # a pipe would never end
+        raise ValueError(f"{path} is no file: {remedy}")
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -337,43 +315,34 @@ def read_record(path: Path, kind: type[Record], remedy: str) -> Record:
 
 
 def write_record(path: Path, record: Any) -> None:
-    """Write a dataclass, or nested dicts of them, as a JSON file."""
+    """Write a dataclass, or nested dicts of them, as JSON."""
     write_atomically(path, json_text(record) + "\n")
 
 
 def save_result(folder: Path, result: Result) -> None:
-    """Write ``result`` to ``folder``/result.json and create the folder where it is missing."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write ``folder``/result.json."""
     write_atomically(folder / "result.json", result.to_json() + "\n")
 
 
 def read_result(folder: Path) -> Result:
-    """Read the result of the run in ``folder``; without a result.json it is an unfinished run of that name.
-
-    Raises:
-        ValueError: result.json is damaged.
-    """
+    """Read the result of a run; without a result.json the run is unfinished."""
     path = folder / "result.json"
     if path.exists():
-        return read_record(path, Result, "put the run's own back, or delete it and run the experiment again")
+        return read_record(path, Result, "restore the original, or delete it and run the experiment again")
     label, seed, budget = _split_name(folder.name)
     return Result(label=label, preset="", seed=seed, budget=budget, status="unfinished")
 
 
 def read_results(experiment: Path) -> list[Result]:
-    """Read the results of all runs of an experiment, unfinished ones included.
+    """Read the results of all runs, unfinished ones included; ValueError if there are none.
 
-    The runs listed under ``"runs"`` in experiment.json come first, in that order, even if not yet started.
-    Other runs follow by label and seed.
-
-    Raises:
-        ValueError: no runs, or a file that cannot be read.
+    Those in experiment.json come first, in that order.
     """
     ensure_folder(experiment)
     planned = read_registry(experiment).runs
     started = [child.name for child in experiment.glob("*/") if is_run(child)]
     if not planned and not started:
-        raise ValueError(f"{experiment} holds no runs: expected <label>-seed<k>/result.json in it")
+        raise ValueError(f"{experiment} has no runs: expected <label>-seed<k>/result.json in it")
     others = sorted(
         set(started) - set(planned), key=lambda name: [*_split_name(name)[:2], _split_name(name)[2] or 0]
     )
@@ -381,14 +350,9 @@ def read_results(experiment: Path) -> list[Result]:
 
 
 def of_budget(results: Iterable[Result], budget: int | None = None) -> list[Result]:
-    """Return the results of one of several budgets, and of external systems; without budgets all results.
+    """Return the results of a budget, and of external systems; ValueError if no run has it.
 
-    Args:
-        results: of an experiment.
-        budget: its updates; by default the largest that has a finished run, or else the largest.
-
-    Raises:
-        ValueError: no run has this budget.
+    The default is the largest budget with a finished run.
     """
     results = list(results)
     budgets = {run.budget: None for run in results if run.budget is not None}
@@ -396,8 +360,8 @@ def of_budget(results: Iterable[Result], budget: int | None = None) -> list[Resu
         finished = [run.budget for run in results if run.status == "done" and run.budget]
         budget = max(finished or budgets, default=None)
     elif budget not in budgets:
-        there = ", ".join(map(str, sorted(filter(None, budgets)))) or "none: train.budgets was not set"
-        raise ValueError(f"no run has the budget {budget}; there are {there}")
+        there = ", ".join(map(str, sorted(filter(None, budgets)))) or "none (train.budgets was not set)"
+        raise ValueError(f"no run has the budget {budget}; choose one of {there}")
     return [run for run in results if run.budget in (None, budget)]
 
 
@@ -409,25 +373,21 @@ def to_json_lines(results: Iterable[Result]) -> str:
 def load_results(
     *folders: str | Path | Sequence[str | Path], budget: int | Literal["all"] | None = "all"
 ) -> "pd.DataFrame":
-    """Read experiments and single runs into a data frame.
+    """Read experiments and single runs into a data frame of one row per run.
 
     Args:
         folders: folders of experiments or of single runs, one by one or as a list.
         budget: which runs of an experiment with several budgets, as for ``of_budget``; by default all.
 
     Returns:
-        One row per run, as ``to_frame``, with the experiment's name in the first column ``experiment``, as
-        ``experiment_names`` gives it. ``attnbench table --list`` explains the columns. A run that is named
-        twice has one row.
-
-    Raises:
-        ValueError: no folder is given, a folder holds no runs, or a result is damaged.
+        The frame of ``to_frame``, after the column ``experiment``, a name of ``experiment_names``.
+        ``attnbench table --list`` explains the columns.
     """
     import pandas as pd
 
-    paths = [path.resolve() for each in folders for path in as_paths(each)]
+    paths = [path.resolve() for argument in folders for path in as_paths(argument)]
     if not paths:
-        raise ValueError("no folder: name at least one experiment, such as runs/demo")
+        raise ValueError("no folders: name at least one experiment, such as runs/demo")
     rows: dict[tuple[Path, str], Result] = {}
     for folder in paths:
         if is_run(folder):
@@ -438,20 +398,13 @@ def load_results(
         rows |= {(experiment, result.run): result for result in results}
     names = experiment_names(experiment for experiment, _ in rows)
     frame = to_frame(rows.values()).copy()  # in one piece: pandas warns above 100 pieces
-    experiments = pd.Series([names[experiment] for experiment, _ in rows], dtype=object)  # as all texts
+    experiments = pd.Series([names[experiment] for experiment, _ in rows], dtype=object)  # like all texts
     frame.insert(0, "experiment", experiments)
     return frame
 
 
 def experiment_names(folders: Iterable[Path]) -> dict[Path, str]:
-    """Name experiments by the last part of their paths; by more parts where that does not tell them apart.
-
-    Args:
-        folders: their folders.
-
-    Returns:
-        The names by resolved path.
-    """
+    """Name experiments, by resolved path, by the last parts of their paths that differ."""
     paths = list(dict.fromkeys(folder.resolve() for folder in folders))
     names = [path.name for path in paths]
     depth = 1
@@ -462,13 +415,10 @@ def experiment_names(folders: Iterable[Path]) -> dict[Path, str]:
 
 
 def to_frame(results: Iterable[Result]) -> "pd.DataFrame":
-    """Convert results to a data frame of one row per result.
-
-    Columns are the fields of ``Result`` in their order, then further metrics and test sets (``Result.flat``).
-    """
+    """Convert results to a data frame: fields of ``Result``, then the others of ``Result.flat``."""
     import pandas as pd
 
-    types = {each.name: each.type for each in fields(Result) if each.name not in NESTED}
+    types = {item.name: item.type for item in fields(Result) if item.name not in NESTED}
     rows = fill_settings(result.flat() for result in results)
     further = dict.fromkeys(name for row in rows for name in row if name not in types)
     texts = {name for row in rows for name, value in row.items() if isinstance(value, str)}
@@ -479,26 +429,16 @@ def to_frame(results: Iterable[Result]) -> "pd.DataFrame":
 
 
 def _read_own_result(folder: Path) -> Result:
-    """Read the result of a run, whose folder must bear its label and seed; import the plug-ins it names.
-
-    Tables, plots and ``check`` find the other files of a run by its label and seed. Without its plug-ins, a
-    result is what it is, but their metrics have no headings.
-    """
+    """Read the result of a run, whose folder must bear its label and seed, and import its plug-ins."""
     if problem := plugin_problem(folder):
-        _warn(f"{problem}; the stored figures of each run are shown, no means")
+        warn_once(f"{problem}; only the stored figures of single runs are shown")
     result = read_result(folder)
     if result.run not in (folder.name, run_name(*_split_name(folder.name))):
         raise ValueError(
-            f"{folder / 'result.json'} is of label {abbreviate(result.label)} and seed {result.seed}, "
-            f"but its folder is not {abbreviate(result.run)}: rename it, or move it out of the experiment"
+            f"{folder / 'result.json'} belongs to label {abbreviate(result.label)} and seed {result.seed}: "
+            f"rename the folder to {abbreviate(result.run)}, or move it out of the experiment"
         )
     return result
-
-
-@cache
-def _warn(text: str) -> None:
-    """Log a warning, once for all runs."""
-    logger.warning(text)
 
 
 # The file experiment.json: the runs of an experiment, and what all of them share.
@@ -514,7 +454,7 @@ class Registry:
     runs: list[str] = field(default_factory=list)
     """Names of all runs that were begun or are about to be."""
     asked_seeds: dict[str, list[int]] = field(default_factory=dict)
-    """Every seed that any call asked for, by label: a run that is taken out later leaves a gap here."""
+    """Every requested seed by label; a run that is removed later leaves a gap here."""
     data_hash: str = ""
     vocabulary_hash: str = ""
     settings_hash: str = ""
@@ -522,17 +462,13 @@ class Registry:
     """Name of the corpus and version of the code, in a published folder."""
 
     def write(self, folder: Path) -> None:
-        """Write experiment.json; what is empty is left out."""
+        """Write experiment.json without empty values."""
         content = {name: value for name, value in vars(self).items() if value or name == "runs"}
         write_atomically(folder / REGISTRY, json_text(content) + "\n")
 
 
 def read_registry(folder: Path) -> Registry:
-    """Read the experiment.json of a folder; an empty one where there is none.
-
-    Raises:
-        ValueError: the file is damaged.
-    """
+    """Read the experiment.json of a folder, if there is one; ValueError if it is damaged."""
     path = folder / REGISTRY
     if not path.exists():
         return Registry()
@@ -547,23 +483,23 @@ def is_run(folder: Path) -> bool:
 
 
 def _split_name(name: str) -> tuple[str, int, int | None]:
-    """Split <label>-seed<k>, with or without -budget<b>; another name is a label with seed 0."""
     match = RUN_NAME.fullmatch(name)
     if match is None:
         return name, 0, None
     return match["label"], int(match["seed"]), int(match["budget"]) if match["budget"] else None
 
 
-# The file summary.json: means over seeds and the outcome of an experiment. They need all translations and a
-# bootstrap of their scores, too long for a command that only shows them:
-# ``compare.analysis.summary.summarise`` computes them when the runs have ended.
+# The file summary.json: means over seeds and the outcome of an experiment.
+#
+# ``compare.analysis.summary.summarise`` computes them when the runs have ended, because the bootstrap of all
+# translations takes too long for a command that only shows them.
 
 
 SUMMARY = "summary.json"
 
 
 NO_INTERVALS = "No intervals over sentences"
-"""Beginning of the outcome of an experiment whose texts could not be read."""
+"""Beginning of the outcome of an experiment without readable texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -571,20 +507,20 @@ class Summary:
     """Means over seeds and the outcome of an experiment."""
 
     results: str
-    """``results_hash`` of the runs that it is of."""
+    """``results_hash`` of the summarised runs."""
     means: list[dict[str, Any]]
-    """One row per model with a finished run, as ``aggregate_seeds`` makes it, None for what is not known."""
+    """Rows of ``aggregate_seeds``."""
     outcome: list[str]
-    """``headlines``; none without translations."""
+    """Sentences of ``compare_all``."""
 
     @property
     def lacks_texts(self) -> bool:
-        """Whether corpus or translations could not be read, without which there are no tests."""
+        """True if corpus or translations could not be read, so that there are no tests."""
         return any(line.startswith(NO_INTERVALS) for line in self.outcome)
 
 
 def stored_summary(folder: Path, results: Sequence[Result]) -> Summary | None:
-    """Read the summary of these results from an experiment's folder; None if it is missing or of others."""
+    """Read the summary of these results; None if it is missing or of others."""
     path = folder / SUMMARY
     if not path.is_file():
         return None
@@ -593,38 +529,31 @@ def stored_summary(folder: Path, results: Sequence[Result]) -> Summary | None:
 
 
 def results_hash(results: Sequence[Result]) -> str:
-    """Compute the sha256 of results as JSON lines."""
-    return hashlib.sha256(to_json_lines(results).encode()).hexdigest()
+    """Compute the sha256 of results as JSON lines, without their warnings: no summary depends on those."""
+    figures = [replace(result, warnings=None) for result in results]
+    return hashlib.sha256(to_json_lines(figures).encode()).hexdigest()
 
 
 def are_trials(results: Sequence[Result]) -> bool:
-    """Return whether finished results are those of a search, whose trials read no test set."""
+    """Return whether finished results are of a search, whose trials read no test set."""
     done = [result for result in results if result.status == "done"]
     return bool(done) and all(result.bleu is None and result.perplexity is None for result in done)
 
 
 def has_means(results: Sequence[Result]) -> bool:
-    """Return whether a table for people has means: of models with several seeds, if all runs are done.
-
-    Rows that have not ended, or failed, have no place in means and must be seen.
-    """
+    """Return whether a table for people has means: of several seeds, if all runs are done."""
     labels = [result.label for result in results]
     return len(set(labels)) < len(labels) and all(result.status == "done" for result in results)
 
 
 def train_commands(experiment: str, results: Sequence[Result]) -> list[str]:
-    """Return the commands that train the models of ``results``: one, if all have the same seeds and budgets.
-
-    Args:
-        experiment: name of the file of the experiment.
-        results: of the runs; external systems are not trained.
-    """
+    """Return the commands that train the models of ``results``, usually one."""
     trained = [result for result in results if not result.is_external]
     groups: dict[tuple[str, str], list[str]] = {}
     for label in dict.fromkeys(result.label for result in trained):
         runs = [result for result in trained if result.label == label]
         numbers = ({run.seed for run in runs}, {run.budget for run in runs if run.budget})
-        seeds, budgets = (",".join(map(str, sorted(each))) for each in numbers)
+        seeds, budgets = (",".join(map(str, sorted(values))) for values in numbers)
         groups.setdefault((seeds, budgets), []).append(label)
     have_same_budgets = len({budgets for _, budgets in groups}) == 1
     commands = []
@@ -639,13 +568,7 @@ def train_commands(experiment: str, results: Sequence[Result]) -> list[str]:
 
 
 def write_protection(folder: Path) -> str:
-    """Return "published" or "read-only" if nothing may be written into an experiment's folder, else "".
-
-    A folder whose write permissions have all been taken away is read-only for the superuser too.
-
-    Raises:
-        ValueError: experiment.json is damaged.
-    """
+    """Return "published" or "read-only" if an experiment's folder is protected, else ""."""
     if read_registry(folder).published is not None:
         return "published"
     if not folder.is_dir() or (os.access(folder, os.W_OK) and folder.stat().st_mode & 0o222):
@@ -654,18 +577,13 @@ def write_protection(folder: Path) -> str:
 
 
 def check_output_folder(folder: Path) -> None:
-    """Raise ValueError if ``folder`` is a file, or an experiment that nothing may be written into."""
+    """Raise ValueError if ``folder`` is a file or a protected experiment."""
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder: choose another one with --out")
+        raise ValueError(f"{folder} is not a folder: choose another with --out")
     refuse_writing(folder, "choose another folder with --out")
 
 
 def refuse_writing(folder: Path, remedy: str) -> None:
-    """Raise ValueError if an experiment's folder is published or read-only.
-
-    Args:
-        folder: the folder; it need not exist.
-        remedy: what to do instead, for the message.
-    """
+    """Raise ValueError with a remedy if an experiment's folder is protected."""
     if protection := write_protection(folder):
         raise ValueError(f"{folder} is {protection}: {remedy}")

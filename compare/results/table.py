@@ -1,7 +1,4 @@
-"""The table: rows of figures and their columns, outcome, conditions, warnings; and figures as text.
-
-``compare.report.render`` draws it for a terminal, as Markdown, as LaTeX and as HTML.
-"""
+"""The table: rows of figures and their columns, outcome, conditions, warnings; and figures as text."""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,16 +16,15 @@ UNKNOWN = "–"
 DISTURBED = 0.9
 """Share of the processor below which a timing counts as disturbed."""
 FACTORS = {"M": 1e-6, "GB": 1e-9, "%": 100, "min": 1 / 60}
-"""Factors from stored values to printed ones, by the unit of the latter; others are printed as stored."""
+"""Factors from stored to printed values, by unit."""
+
+
+LARGE = 1e6
+"""Floats from here on are printed as powers of ten."""
 
 
 def format_number(value: Any, digits: int = 4) -> str:
-    """Format a value for a table.
-
-    Args:
-        value: an integer is printed in full, None and non-finite floats as ``UNKNOWN``, text as it is.
-        digits: significant digits of a float; its integer part is always printed in full, up to 1e15.
-    """
+    """Format a value for a table, a float with ``digits`` significant digits, in full below ``LARGE``."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -37,24 +33,24 @@ def format_number(value: Any, digits: int = 4) -> str:
         if not math.isfinite(value):
             return UNKNOWN
         text = f"{value:.{digits}g}"
-        return f"{value:,.0f}" if 10**digits <= abs(float(text)) and abs(value) < 1e15 else text
+        return f"{value:,.0f}" if 10**digits <= abs(float(text)) and abs(value) < LARGE else text
     return UNKNOWN if value is None else str(value)
 
 
 def describe_p(p: float) -> str:
-    """Format a p-value with two digits, as in "p = 0.0031"; below 0.0001 as "p < 0.0001"."""
+    """Format a p-value with two digits: "p = 0.0031" or "p < 0.0001"."""
     return f"p = {p:.2g}" if p >= 0.0001 else "p < 0.0001"
 
 
 def format_points(difference: float) -> str:
-    """Format a difference that is not negative; one that would be rounded to 0 as "less than 0.01"."""
+    """Format a difference that is not negative; one that rounds to 0 as "less than 0.01"."""
     if difference >= 1:
         return f"{difference:.1f}"
     return f"{difference:.2f}" if difference >= 0.01 else "less than 0.01"
 
 
 def describe_share(share: float) -> str:
-    """Format a share: "97%", or "62%, disturbed", in which no share is rounded up to that of the others."""
+    """Format a share: "97%", or "62%, disturbed"."""
     percent, limit = round(100 * share), round(100 * DISTURBED)
     return f"{percent}%" if share >= DISTURBED else f"{min(percent, limit - 1)}%, disturbed"
 
@@ -63,12 +59,11 @@ def describe_share(share: float) -> str:
 
 
 Row = dict[str, Any]
-"""Values of one run or model by column name, with the standard deviation over seeds in ``<name>_sd``."""
+"""Values by column name, with the standard deviation over seeds in ``<name>_sd``."""
 Group = Literal["identity", "size", "quality", "speed", "training", "conditions"]
-"""Subjects of columns."""
 GROUPS: tuple[Group, ...] = get_args(Group)
 Shown = Literal["always", "where known", "where rows differ", "in the report", "if chosen"]
-"""Default visibility of a column, where any row has a value; every column can be chosen by name."""
+"""Default visibility of a column; every column can be chosen by name."""
 
 
 @dataclass(frozen=True)
@@ -78,29 +73,27 @@ class Column:
     name: str
     """Field of ``Result``, or another column of the rows."""
     title: str = ""
-    """Heading; a figure without one is no column of its own."""
+    """Heading; a figure without one is no column."""
     help: str = ""
     _: KW_ONLY
     group: Group = "identity"
     unit: str = ""
     """Unit of the printed value, where the title does not name it."""
     decimals: int | None = None
-    """Decimal places of the printed value; None: as ``format_number``."""
     shown: Shown = "if chosen"
     left: bool = False
-    """Whether tables align it left."""
     spread: bool = False
-    """Whether the fields ``<name>_low`` and ``<name>_high`` have the lowest and the highest repeat."""
+    """True if ``<name>_low`` and ``<name>_high`` have the lowest and the highest repeat."""
     added: bool = False
-    """Whether older results may lack it; ``check`` then reports a gap, not a difference."""
+    """True if older results lack it; ``check`` then reports a gap, not a difference."""
     note: str = ""
-    """The condition that stands below tables, such as "Hardware: {} threads"."""
+    """Condition below tables, such as "Hardware: {} threads"."""
     ends: Sequence[tuple[str, str]] = ()
-    """Fields of both ends of an interval, "[36.6, 39.7]"; of several pairs, the first that a row has."""
+    """Fields of both ends of an interval; of several pairs, the first that a row has."""
     form: Callable[[Any], str] | None = None
-    """Function that formats a value that is known."""
+    """Function that formats a value."""
     cell: Callable[[Row], str] | None = None
-    """Function that makes the text of a cell of the whole row."""
+    """Function that formats a cell from the whole row."""
 
     @property
     def heading(self) -> str:
@@ -109,14 +102,11 @@ class Column:
 
     @property
     def stored(self) -> Sequence[Sequence[str]]:
-        """The stored fields that the cell is made of; of several lists, the first that a row has."""
+        """Lists of the stored fields behind the cell; the first that a row has counts."""
         return self.ends or [[self.name]]
 
     def text(self, row: Row) -> str:
-        """Return the cell of ``row``, with deviation over seeds and spread if known: "81 ± 3 (78–84)".
-
-        Seeds in two groups stand in place of their deviation: "72 (28 / 93, 94)".
-        """
+        """Return the cell of ``row`` with deviation and spread, "81 ± 3 (78–84)", or groups of seeds."""
         if self.cell is not None:
             return self.cell(row)
         if self.ends:
@@ -132,7 +122,7 @@ class Column:
         return text if low is None or high is None else f"{text} ({self.format(low)}–{self.format(high)})"
 
     def order(self, row: Row) -> float | None:
-        """Return the number to sort by, of an interval the lower end; None where it is text or unknown."""
+        """Return the number to sort by, of an interval the lower end; None for text."""
         value = next(iter(self._interval(row)), None) if self.ends else row.get(self.name)
         if not isinstance(value, int | float) or not math.isfinite(value):
             return None
@@ -146,7 +136,7 @@ class Column:
             return self.form(value)
         if isinstance(value, int | float):
             value *= FACTORS.get(self.unit, 1)
-            if self.decimals is not None:
+            if self.decimals is not None and abs(value) < LARGE:
                 return f"{value:,.{self.decimals}f}"
         return format_number(value)
 
@@ -169,14 +159,8 @@ def figure(
 ) -> Any:
     """Declare a figure as a field of ``Result``, with its column.
 
-    Args:
-        group: see ``Column``, as for the arguments that follow.
-        heading: with the unit, such as "params (M)"; empty: tables have no column of it.
-        about: explanation, in tables and pages.
-        decimals: decimal places.
-        shown: default visibility.
-        default: value where it is not known, or its type; MISSING: every result has it.
-        **more: further fields of ``Column``.
+    The heading includes the unit, such as "params (M)". ``default`` is the value where it is unknown, or its
+    type; MISSING: every result has it. Further fields of ``Column`` are in ``more``.
     """
     title, _, unit = heading.removesuffix(")").partition(" (")
     column = {"title": title, "help": about, "group": group, "unit": unit, "decimals": decimals}
@@ -191,33 +175,32 @@ def figure(
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of figures, the columns that make their cells, and what to know of them."""
+    """Rows of figures, their columns, and notes about them."""
 
     caption: str
     """Explanation of how to read it."""
     rows: Sequence[Row]
     title: str = ""
     layout: Sequence[Column] = ()
-    """The columns; by default those of all rows under their names in words, without empty ones."""
+    """Columns; by default all of the rows that are not empty."""
     outcome: Sequence[str] = ()
-    """What the figures show, in sentences."""
+    """Sentences about the results."""
     conditions: Sequence[str] = ()
-    """Conditions under which the figures hold."""
     warnings: Sequence[str] = ()
     """Reasons why rows do not compare, or only with care."""
     optional: Collection[str] = ()
-    """Headings of the columns that a page shows only once the reader has chosen them."""
+    """Headings of columns that a page shows only on request."""
 
     @cached_property
     def columns(self) -> Sequence[Column]:
-        """The columns that are shown."""
+        """The visible columns."""
         names = dict.fromkeys(name for row in self.rows for name in row if row[name] is not None)
         order = dict.fromkeys(name for row in self.rows for name in row)
         return self.layout or [plain_column(name, heading_of(name)) for name in order if name in names]
 
     @property
     def headings(self) -> list[str]:
-        """The headings of the columns."""
+        """Headings of the columns."""
         return [column.heading for column in self.columns]
 
     @property
@@ -227,18 +210,12 @@ class Table:
 
     @cached_property
     def numeric(self) -> list[bool]:
-        """Whether each column holds numbers, and so is sorted by them."""
+        """For every column, True if it holds numbers."""
         return [any(column.order(row) is not None for row in self.rows) for column in self.columns]
 
 
 def listing(rows: Sequence[Mapping[str, Any]], left: Collection[str] | None = None, **more: Any) -> Table:
-    """Make a table of rows by heading, with every heading of any row.
-
-    Args:
-        rows: the values, which ``format_number`` formats.
-        left: headings of left-aligned columns; by default those with text in any row.
-        **more: further fields of ``Table``.
-    """
+    """Make a table of rows by heading; text columns are left-aligned unless ``left`` names others."""
     headings = dict.fromkeys(heading for row in rows for heading in row)
     if left is None:
         left = {heading for row in rows for heading, value in row.items() if isinstance(value, str)}
@@ -250,28 +227,27 @@ SPELLINGS = {
     **{"label": "model", "aer": "AER", "f1": "F1", "flops": "FLOPs", "percent": "(%)", "rep": "REP"},
     **{"ref": "reference", "hyp": "translation", "holm": "Holm", "params": "parameters"},
 }
-"""Words of column names that headings spell differently; metrics have their own headings."""
 DECIMALS = {
     **dict.fromkeys(("words", "seconds", "tokens", "flops", "updates"), 0),
     **dict.fromkeys(("percent", "minutes", "score", "difference", "s", *METRICS), 1),
     **dict.fromkeys(("nats", "share", "weight"), 2),
     **dict.fromkeys(("ratio", "loss", "aer", "precision", "recall", "f1"), 3),
 }
-"""Decimal places of figures by a word of their names, the last of them that is here."""
+"""Decimal places by the last known word of a figure's name."""
 
 
 def plain_column(name: str, heading: str = "") -> Column:
-    """Return a column of the values by ``name``, rounded by ``DECIMALS``, others by ``format_number``."""
+    """Return a column of the values by ``name``, rounded by ``DECIMALS``."""
     decimals = next((DECIMALS[word] for word in reversed(name.split("_")) if word in DECIMALS), None)
 
     def text(value: Any) -> str:
         is_rounded = isinstance(value, float) and decimals is not None
-        return f"{value:,.{decimals}f}" if is_rounded else format_number(value)
+        return f"{value:,.{decimals}f}" if is_rounded and abs(value) < LARGE else format_number(value)
 
     return Column(name, heading or name, form=text)
 
 
 def heading_of(name: str) -> str:
-    """Return the name of a figure of an analysis in words: "BLEU difference" for "bleu_difference"."""
-    spellings = SPELLINGS | {metric: each.heading for metric, each in METRICS.items()}
+    """Return the name of a figure in words: "BLEU difference" for "bleu_difference"."""
+    spellings = SPELLINGS | {metric: definition.heading for metric, definition in METRICS.items()}
     return " ".join(spellings.get(word, word) for word in name.split("_"))

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator
 
+from compare.attention.heatmap import plain_style
 from compare.models.styles import COLORS, OTHER, Style, series_style, style_of
 from compare.report.drawing import REFERENCE_LINE, add_caption, line_style, make_panels, tidy_axes
 from compare.results.table import Row, Table
@@ -54,6 +55,7 @@ def conclude(
     )
 
 
+@plain_style()
 def draw_panels(
     description: Mapping[str, Any], tables: Mapping[str, Sequence[Row]], words: Mapping[str, Any]
 ) -> Figure:

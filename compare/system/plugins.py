@@ -65,7 +65,7 @@ def plugin_problem(folder: Path) -> str:
     """Import the plug-ins that config.toml of a run names; return why that is impossible, "" if it is not."""
     try:
         names = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8")).get("plugins", [])
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return ""  # whoever needs its settings reads it too, and says what is wrong
     try:
         load_plugins(names)
@@ -109,11 +109,11 @@ def _hash_package(file: str | None) -> str:
 
 
 def _hash_files(root: Path, files: Iterable[Path]) -> str:
-    """Hash files with their paths below ``root``."""
+    """Hash files with their paths below ``root``; Git for Windows may have changed their line ends."""
     digest = hashlib.sha256()
     for path in sorted(files):
         digest.update(f"{path.relative_to(root).as_posix()}\n".encode())
-        digest.update(path.read_bytes())
+        digest.update(path.read_bytes().replace(b"\r\n", b"\n"))
     return digest.hexdigest()[:HASH_DIGITS]
 
 

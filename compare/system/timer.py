@@ -187,7 +187,7 @@ def best_reference(machine: Machine, seconds: float) -> float:
     path, best = CACHE / "reference.json", dict[str, float]()
     rates = (rate and 2 ** round(math.log2(rate)) for rate in (machine.fp32_gflops, machine.bf16_gflops))
     key = "; ".join(map(str, (machine, machine.cores, machine.environment, *rates)))
-    with suppress(OSError, ValueError):  # not there yet, or damaged
+    with suppress(OSError, msgspec.MsgspecError):  # not there yet, or damaged
         best = msgspec.json.decode(path.read_bytes(), type=dict[str, float])
     if seconds < best.get(key, math.inf):
         best[key] = seconds

@@ -20,7 +20,7 @@ from compare.system.device import device_name
 from compare.system.messages import abbreviate, first_line
 from compare.training.source_attention import SourceAttention
 from data.batches import GlobalBatch
-from data.files import write_atomically
+from data.files import ensure_utf8, write_atomically
 
 # Names of the files that training writes to a run folder.
 
@@ -38,12 +38,12 @@ TRUNK = "trunk"
 
 
 def has_begun(checkpoints: Path) -> bool:
-    """Return whether a training has saved a state, or the weights that were chosen at its end."""
+    """Return whether a training has saved a state or its final weights."""
     return any((checkpoints / name).is_file() for name in (STATE, FINAL))
 
 
 def drop_state(checkpoints: Path) -> None:
-    """Delete the state and the weights that a training saved before it chose the final ones."""
+    """Delete the state and the weights that a training saved before its final ones."""
     for path in (checkpoints / STATE, *checkpoints.glob("update-*.safetensors")):
         path.unlink(missing_ok=True)
 
@@ -57,9 +57,10 @@ def save_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
-    """Read named tensors from a safetensors file, to the CPU; a ValueError if it is missing or damaged."""
+    """Read named tensors from a safetensors file, to the CPU; ValueError if it is missing or damaged."""
     if not path.exists():
         raise ValueError(f"{path}: no such weights: has this run been trained?")
+    ensure_utf8(path)
     try:
         return safetensors.torch.load_file(path)
     # KeyError, TypeError: an element type that torch or safetensors lacks
@@ -72,7 +73,9 @@ def load_weights(path: Path) -> dict[str, Tensor]:
 def round_weights(content: bytes) -> bytes:
     """Round the weights in a safetensors file to bf16; ``set_weights`` takes them as well."""
     weights = safetensors.torch.load(content)
-    rounded = {name: each.bfloat16() if each.is_floating_point() else each for name, each in weights.items()}
+    rounded = {
+        name: tensor.bfloat16() if tensor.is_floating_point() else tensor for name, tensor in weights.items()
+    }
     return safetensors.torch.save(rounded)
 
 
@@ -124,7 +127,7 @@ def average(paths: list[Path]) -> dict[str, Tensor]:
 
 
 def load_state(path: Path) -> dict[str, Any] | None:
-    """Read a trainer state, None without one; a ValueError if it is damaged or anything but plain data."""
+    """Read a trainer state; None without one, ValueError if it is damaged or not plain data."""
     if not path.exists():
         return None
     try:
@@ -158,7 +161,7 @@ class Validation:
     bleu: float | None
     """sacreBLEU of greedy search, 0-100; None for language models, which translate nothing."""
     attention: SourceAttention | None = None
-    """Whether attention has found the source; None without attention to a source."""
+    """Measures of attention; None without attention to a source."""
 
     @property
     def quality(self) -> tuple[float, float]:
@@ -182,13 +185,13 @@ class TrainerState:
     update: int = 0
     epoch: int = 1
     position: int = 0
-    """Batches of the current epoch already consumed."""
+    """Consumed batches of the current epoch."""
     best_update: int = 0
     best_bleu: float | None = -1.0
     best_loss: float = float("inf")
     worse: int = 0
     snapshots: list[int] = field(default_factory=list)
-    """Latest updates whose weights are kept for averaging; oldest first."""
+    """Latest updates with weights for the average, oldest first."""
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
 
     @property
@@ -197,7 +200,7 @@ class TrainerState:
         return Validation(loss=self.best_loss, bleu=self.best_bleu)
 
     def add_validation(self, result: Validation) -> None:
-        """Count the validation of the current update, whose scores are ``result``."""
+        """Count the validation of the current update."""
         better = self.best_update == 0 or result.is_better(self.best)
         self.worse = 0 if better else self.worse + 1
         if better:
@@ -311,7 +314,7 @@ class MovingAverage:
 
 
 class Checkpoint:
-    """Everything that training resumes from, and the file that keeps it."""
+    """Everything that training resumes from, and its file."""
 
     def __init__(self, path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, ema: float) -> None:
         self.path, self.model, self.optimizer = path, model, optimizer
@@ -348,7 +351,7 @@ class Checkpoint:
         if self.device.type != "cpu" and saved.get("device") != here:  # the times of the run would be of two
             there = abbreviate(saved.get("device"))
             raise ValueError(
-                f"{self.path} is of {there}, and this is {here}: continue on the same GPU, or {again}"
+                f"{self.path} was saved on {there}, but this is {here}: continue on the same GPU, or {again}"
             )
         try:
             vars(self.progress).update({name: saved["progress"][name] for name in vars(self.progress)})

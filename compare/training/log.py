@@ -50,7 +50,7 @@ class MetricsLog:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Read the lines of a metrics.jsonl, without a last line cut short; a ValueError names a damaged one."""
+    """Read the lines of a metrics.jsonl, without an incomplete last line; ValueError names a damaged one."""
     lines = path.read_bytes().splitlines()
     metrics: list[dict[str, Any]] = []
     for number, text in enumerate(lines, start=1):
@@ -79,7 +79,7 @@ SVG = """\
 
 
 def draw_validations(lines: Iterable[Mapping[str, Any]]) -> str:
-    """Draw BLEU of the validations over updates as SVG; of language models the loss."""
+    """Draw BLEU of the validations over updates as SVG; for language models the loss."""
     validations = [line for line in lines if line["kind"] == "valid"]
     name, heading = ("loss", "loss") if validations[-1]["bleu"] is None else ("bleu", "BLEU")
     values = {line["update"]: line[name] for line in validations if isfinite(line[name])}

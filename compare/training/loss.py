@@ -153,7 +153,7 @@ class Consistency(NamedTuple):
 
     @classmethod
     def of(cls, settings: RegularizationConfig) -> "Consistency | None":
-        """Return what the settings ask for; None: nothing."""
+        """Return the consistency regularisation of the settings; None without it."""
         alpha = settings.consistency_weight
         if alpha is None:
             return None

@@ -128,7 +128,7 @@ class GradientSum:
         return self._sums[-2].clone()
 
     def attempt(self, work: Callable[[], T]) -> T | None:
-        """Run ``work``; among several processes, keep its exception for ``stop_signal`` and return None."""
+        """Run ``work``; among several processes, save its exception for ``stop_signal`` and return None."""
         try:
             return work()
         except Exception as error:
@@ -162,4 +162,4 @@ class GradientSum:
 
 def dropout_seed(seed: int, update: int, rank: int) -> int:
     """Return the seed of dropout in one update of one of several processes, whatever happened before."""
-    return int(np.random.SeedSequence([seed, update, rank]).generate_state(1, np.uint64)[0] >> 1)
+    return int(np.random.SeedSequence([seed, update, rank]).generate_state(1, np.uint64)[0]) >> 1

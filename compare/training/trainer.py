@@ -48,11 +48,13 @@ from data.files import write_atomically
 
 logger = logging.getLogger(__name__)
 NEEDED = ("config.toml", "vocabulary.json", METRICS_FILE)
-"""Files of a run folder that training does not read, and the result needs."""
+"""Files of a run folder that the result needs, but training does not read."""
 ATTENTION_BY = 1_000
-"""Updates after which attention that has not found the source is worth a warning."""
+"""Updates after which attention that has not found the source causes a warning."""
+DIVERGED_NATS = 2.0
+"""Excess of a loss over that of equal probabilities; fresh models, also tiny ones, stay below it."""
 LOOK_EVERY = 8
-"""Updates between two looks at the signals of other processes that train on GPUs."""
+"""Updates between two checks for signals in other processes that train on GPUs."""
 
 
 class TrainingDiverged(Exception):
@@ -97,6 +99,7 @@ class Trainer:
         self.scheduled = [module for module in self.model.modules() if isinstance(module, Scheduled)]
         self.folder, self._warned = run_folder / CHECKPOINTS, False
         self._sizes: dict[Path, int] = {}
+        self._train_loss = 0.0
         self.checkpoint = Checkpoint(self.folder / STATE, self.model, self.optimizer, train_config.ema)
         self.state, self.running_metrics = self.checkpoint.progress, self.checkpoint.running_metrics
         self.energy, self.ema = EnergyMeter(self.device), self.checkpoint.ema
@@ -225,7 +228,9 @@ class Trainer:
     def _log_running_metrics(self) -> None:
         self._finish_queued_work()
         self._ensure_updates_finite()
+        self._ensure_files_are_there()
         line = self.running_metrics.compute_and_reset(self.state.seconds)
+        self._train_loss = line["loss"]
         line = {"kind": "train", **self.state.log_fields(), **line}
         line["learning_rate"] = self.optimizer.param_groups[0]["lr"]
         line |= {
@@ -237,6 +242,7 @@ class Trainer:
         if processes.size > 1:
             line |= {"processes": processes.size, "devices": processes.devices, "nodes": processes.nodes}
         self.metrics.append(line)
+        self._ensure_files_are_there()  # records the size of the log, which may be new
 
     def _ensure_updates_finite(self) -> None:
         if not self.running_metrics.are_finite:
@@ -298,6 +304,7 @@ class Trainer:
         line |= {"loss": state.best_loss, "bleu": state.best_bleu, "best_update": state.best_update}
         line |= {f"{phase}_s": state.seconds[phase] for phase in ("validation", "checkpoint")}
         self.metrics.append(line)
+        self.metrics.sync()  # the result, which is written next, has the hash of the log
 
     # Checkpoints: weights to choose from or to average, and the state that training resumes from.
 
@@ -307,18 +314,30 @@ class Trainer:
 
     @by_main
     def _save_snapshot(self, result: Validation | None = None) -> None:
-        if result is not None and not math.isfinite(result.loss):
-            raise TrainingDiverged(
-                f"validation loss is {result.loss} at update {self.state.update}: lower learning_rate"
-            )
+        if result is not None:
+            self._ensure_loss_is_sane(result.loss)
         with self.state.timed("checkpoint"):
             save_weights(self.snapshot(self.state.update), model_weights(self.model))
         if result is not None:
             self._log_validation("valid", result)
             self._warn_of_lost_attention(result.attention)
 
+    def _ensure_loss_is_sane(self, loss: float) -> None:
+        """Raise TrainingDiverged if the weights predict far worse than equal probabilities would.
+
+        Both losses must say so: one spike raises the mean training loss, overfitting the validation loss.
+        """
+        update, config = self.state.update, self.train_config
+        uniform = math.log(self.criterion.model.output.weight.size(0))
+        is_warm = update > self.optim_config.warmup_updates or update == config.max_updates
+        if not math.isfinite(loss) or (is_warm and min(loss, self._train_loss) > uniform + DIVERGED_NATS):
+            raise TrainingDiverged(
+                f"validation loss is {loss:.6g} at update {update}, that of a uniform guess {uniform:.3g}: "
+                f"lower learning_rate (now {self.optim_config.learning_rate:g}) or raise warmup_updates"
+            )
+
     def _warn_of_lost_attention(self, attention: SourceAttention | None) -> None:
-        """Warn, once per call of ``run``, if attention has had the time to find the source and has not."""
+        """Warn, once per call of ``run``, if attention has not found the source in time."""
         if attention is None or attention.finds_source or self.state.update < ATTENTION_BY or self._warned:
             return
         if any(getattr(module, "is_uniform", False) for module in self.scheduled):  # by attention_warmup
@@ -333,10 +352,10 @@ class Trainer:
 
     @by_main
     def _save(self, *, keep_trunk: bool) -> None:
-        """Save the state, then delete the snapshots no longer needed.
+        """Save the state, then delete snapshots that are no longer needed.
 
         ``keep_trunk`` also keeps the state and its snapshots for trainings to larger budgets. They are
-        written first: a process that is killed in between comes by here again.
+        written first, so that a killed process repeats this.
         """
         self._ensure_updates_finite()
         self._ensure_files_are_there()
@@ -355,14 +374,14 @@ class Trainer:
                     path.unlink(missing_ok=True)
 
     def _ensure_files_are_there(self) -> None:
-        """Raise FileNotFoundError if somebody has removed a file without which the run would be in vain."""
+        """Raise FileNotFoundError if somebody has removed a file that the result needs."""
         files = (self.folder.parent / name for name in NEEDED)
         sizes = {path: path.stat().st_size for path in files if path.exists()}
         for path, size in self._sizes.items():
             if sizes.get(path, -1) < size:  # or begun again, as a log is
                 raise FileNotFoundError(
-                    f"{path} was removed while this run was trained: stopped, since no result could be made "
-                    f"of it; delete {path.parent} and run again"
+                    f"{path} was removed during training, so the run cannot continue: delete {path.parent} "
+                    "and run again"
                 )
         self._sizes = sizes
 
@@ -376,7 +395,7 @@ class Trainer:
         self.gradients.share_weights(self.criterion)
 
     def _warn_of_other_code(self, run: str) -> None:
-        """Warn if other code or another torch trained the part before, which may make other weights."""
+        """Warn if other code or another torch trained the part before, since weights may differ."""
         parts = [line for line in read_metrics(self.metrics.path) if line.get("code")]
         before = parts and (parts[-1]["code"], parts[-1]["torch"])
         if before and before != (source_version(), torch.__version__):
@@ -389,7 +408,7 @@ class Trainer:
     @by_main
     def _rewind_log(self, updates: Sequence[int]) -> None:
         if len(set(updates)) > 1:
-            raise OSError(f"{self.folder}: not all processes see the same folder and files")
+            raise OSError(f"{self.folder}: the processes do not see the same folder and files")
         update = updates[0]
         logged = self.metrics.rewind(update) + self.running_metrics.updates
         if logged != update:

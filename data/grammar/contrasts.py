@@ -122,7 +122,7 @@ def _verbs_not_last(tree: Sentence, tokens: list[Token], _: random.Random) -> Ch
 
 def _verbs_not_second(tree: Sentence, tokens: list[Token], _: random.Random) -> Changes:
     """Move the finite verb after a time or place to the place right after the subject."""
-    mains = [node.main for node in _nodes(tree, Sentence) if node.main.front in ("times", "place")]
+    mains = [node.main for node in _nodes(tree, Sentence) if node.main.front in ("times", "location")]
     for verb, (start, end) in _verbs_and_subjects(tokens, mains):
         if verb == start - 1:
             moved = [*tokens[:verb], *tokens[start:end], tokens[verb], *tokens[end:]]

@@ -71,7 +71,7 @@ def _parts(clause: Clause) -> dict[str, list[Token]]:
     return parts | {
         "direction": _prep_phrase(clause.direction),
         "manner": fixed_tokens(clause.manner, ENGLISH),
-        "place": _prep_phrase(clause.place),
+        "location": _prep_phrase(clause.location),
         "times": fixed_tokens(clause.times, ENGLISH),
         "question": fixed_tokens(clause.question, ENGLISH),
     }

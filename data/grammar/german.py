@@ -99,7 +99,7 @@ def _middle_field(clause: Clause) -> dict[str, list[Token]]:
         **accusative,
         "not": [Token("nicht", (tag(clause, "not"),))] if clause.negated else [],
         "manner": fixed_tokens(clause.manner, GERMAN),
-        "place": _prep_phrase(clause.place),
+        "location": _prep_phrase(clause.location),
         **related,
         "direction": _prep_phrase(clause.direction),
         "predicate": [*fixed_tokens(predicate.degree, GERMAN), adjective] if predicate and adjective else [],

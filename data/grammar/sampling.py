@@ -159,7 +159,7 @@ class FixedParts:
     verb: Verb | None = None
     target: Nominal | None = None
     recipient: Nominal | None = None
-    place: PrepPhrase | None = None
+    location: PrepPhrase | None = None
     question: Fixed | None = None
     noun: Noun | None = None
     bare: bool = False
@@ -429,15 +429,15 @@ class Sampler:
         free = plain and parts.question is None
         brief = verb is lex.BE or parts.bare
         times = self.times(tense, brief) if free and self.chance(0.4) else None
-        place = parts.place
-        if place is None and free and verb.frame in ("object", "none") and self.chance(0.35):
-            place = self.prep_phrase(lex.PLACES, closed=times is not None or fronting)
-        if fronting and (times or place) and rng.random() < 0.5:
-            front = rng.choice([name for name, value in (("times", times), ("place", place)) if value])
+        location = parts.location
+        if location is None and free and verb.frame in ("object", "none") and self.chance(0.35):
+            location = self.prep_phrase(lex.PLACES, closed=times is not None or fronting)
+        if fronting and (times or location) and rng.random() < 0.5:
+            front = rng.choice([name for name, value in (("times", times), ("location", location)) if value])
         manner = None
         if verb.frame in ("none", "object", "direction") and "person" in verb.subjects and self.chance(0.12):
             manner = self.manner(verb)
-        trailing = (place is not None and front != "place") or (times is not None and front != "times")
+        trailing = (location is not None and front != "location") or (times is not None and front != "times")
         closed = trailing or manner is not None
         negated = self.negated(parts, subject) and plain
         target, recipient, direction = parts.target, parts.recipient, None
@@ -454,7 +454,7 @@ class Sampler:
         complement = self.complement(verb.frame)
         return Clause(
             subject, verb, tense, negated, target, recipient, predicate, frequency, direction,
-            manner, place, times, parts.question, complement, front,
+            manner, location, times, parts.question, complement, front,
         )  # fmt: skip
 
     def fitting(self, tense: str, verb: Verb, subject: Nominal | None) -> str:
@@ -513,8 +513,8 @@ class Sampler:
         if kind == "other" and noun.kinds & PLACE_KINDS:
             preposition = self.rng.choice([p for p in lex.PLACES if p.kinds & noun.kinds])
             verb = self.weighted(verbs_of("none" if self.rng.random() < 0.6 else "object"))
-            parts = FixedParts(verb=verb, place=PrepPhrase(preposition, gap))
-            return self.clause(self.tense(), parts, front="place")
+            parts = FixedParts(verb=verb, location=PrepPhrase(preposition, gap))
+            return self.clause(self.tense(), parts, front="location")
         verbs = [verb for verb in verbs_of("object")[0] if verb.objects & noun.kinds]
         if kind != "subject" and verbs:
             verb = self.weighted(with_weights(verbs))

@@ -95,7 +95,7 @@ class Clause:
     """The parts of a clause, without word order.
 
     ``tense`` is "present", "past" or a key of ``lexicon.AUXILIARIES``. ``front`` names the part that comes
-    first: subject, object, recipient, place, times or question. An infinitive clause has no subject; in
+    first: subject, object, recipient, location, times or question. An infinitive clause has no subject; in
     a relative clause the part in front is a Gap, or a subject with the determiner "whose".
     """
 
@@ -109,7 +109,7 @@ class Clause:
     frequency: Fixed | None = None
     direction: PrepPhrase | None = None
     manner: Fixed | None = None
-    place: PrepPhrase | None = None
+    location: PrepPhrase | None = None
     times: Fixed | None = None
     question: Fixed | None = None
     complement: Subordinate | None = None

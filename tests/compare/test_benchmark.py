@@ -171,7 +171,7 @@ def test_every_phase_counts_its_work(tiny: Experiment, precision: str, monkeypat
         rows = [row for row in report.rows if row.phase == phase]
         precisions = [precision] if phase == "train" else list(dict.fromkeys(("fp32", precision)))
         assert [(row.model, row.precision, row.sentences, row.tokens, row.unit) for row in rows] == [
-            (model, each, *amount) for model in LABELS for each in precisions for amount in amounts
+            (model, precision, *amount) for model in LABELS for precision in precisions for amount in amounts
         ]
         for row in rows:
             assert len(row.seconds) == 2
@@ -282,8 +282,8 @@ def test_the_table_shows_medians_spreads_and_shares():
 
 def test_energy_is_summed_only_if_every_repeat_has_it():
     repeats = [
-        TimedRepeat(*each, 0.1, CLOCK)
-        for each in ((1.0, 5.0, 10, 1.0), (2.0, 7.0, 30, 0.5), (3.0, 6.0, 20, 0.9))
+        TimedRepeat(*measurements, 0.1, CLOCK)
+        for measurements in ((1.0, 5.0, 10, 1.0), (2.0, 7.0, 30, 0.5), (3.0, 6.0, 20, 0.9))
     ]
     timed = row().with_repeats(repeats)
     assert (timed.seconds, timed.joules, timed.peak_memory_bytes) == ([1.0, 2.0, 3.0], 18.0, 30)

@@ -43,23 +43,23 @@ def test_an_unchanged_experiment_has_no_difference(decode: int, honest: Path):
     result = check_experiment(honest, decode=decode)
     assert not result.differences
     assert not result.notes
-    found = {(finding.context, finding.name) for finding in result.findings}
+    findings = {(finding.context, finding.name) for finding in result.findings}
     for figure in ("bleu", "bleu_ci_low", "params", "timed_tokens_per_s", "latency_ms_p50", "batch_hash"):
-        assert {(run, figure) for run in RUNS} <= found
+        assert {(run, figure) for run in RUNS} <= findings
 
 
 def test_the_command_prints_what_is_not_checked(honest: Path, capsys: pytest.CaptureFixture[str]):
     result = check_experiment(honest)
     assert main(["check", str(honest), "-q"]) == 0
-    *not_checked, summary = capsys.readouterr().out.replace("\n  ", " ").splitlines()  # which are folded
-    assert summary == f"{len(result.findings)} figures and files compared, 0 differ"
-    assert not_checked == [f"not checked: {line}" for line in result.not_checked]
+    printed = " ".join(capsys.readouterr().out.split())
+    expected = [f"not checked: {line}" for line in result.not_checked]
+    assert printed == " ".join([*expected, f"{len(result.findings)} figures and files compared, 0 differ"])
     assert main(["check", str(honest), "--json", "-q"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["compared"] == len(result.findings)
     assert content["not_checked"] == result.not_checked
     assert content["differ"] == content["notes"] == []
-    gap = "that translations, validation scores and perplexities come from the weights"
+    gap = "translations, validation scores and perplexities against the weights"
     assert any(line.startswith(gap) for line in result.not_checked)
     assert not any(line.startswith(gap) for line in check_experiment(honest, decode=1).not_checked)
 
@@ -95,9 +95,9 @@ def test_a_changed_file_is_found_in_all_figures_computed_from_it(forged: Path):
     edit_json(forged / RUN / "speed.json", lambda content: content["timings"]["latency"]["ms"][0].append(1e9))
     edit_text(forged / OTHER / "config.toml", "dropout = 0.3", "dropout = 0.2")
     (forged / OTHER / "test.hyp").unlink()
-    found = set(differences(forged))
-    assert {f"{RUN}: speed.json", f"{RUN}: latency_ms_p50"} <= found
-    assert {f"{OTHER}: {name}" for name in ("config.toml", "figures", "test.hyp")} <= found
+    changed = set(differences(forged))
+    assert {f"{RUN}: speed.json", f"{RUN}: latency_ms_p50"} <= changed
+    assert {f"{OTHER}: {name}" for name in ("config.toml", "figures", "test.hyp")} <= changed
 
 
 def test_changed_weights_are_found(forged: Path):
@@ -106,7 +106,7 @@ def test_changed_weights_are_found(forged: Path):
     content[-1] ^= 1
     weights.write_bytes(content)
     assert differences(forged) == [f"{OTHER}: checkpoints/final.safetensors"]
-    shutil.copy(forged / RUN / "checkpoints" / "final.safetensors", weights)  # of another size
+    shutil.copy(forged / RUN / "checkpoints" / "final.safetensors", weights)  # weights of another size
     assert f"{OTHER}: figures" in differences(forged)
 
 
@@ -128,20 +128,22 @@ def test_changed_tables_translations_and_corpus_are_found(forged: Path, honest: 
     edit_text(forged / "table.csv", "luong", "loung")
     edit_json(forged / "summary.json", lambda content: content["means"][0].update(bleu=99.0))
     edit_json(forged / "summary.json", lambda content: content["outcome"].append("luong wins."))
-    views = {"table.csv: content", "table.md: content"}  # of which one shows the outcome
+    views = {"table.csv: content", "table.md: content"}  # table.md shows the outcome
     assert set(differences(forged)) == {"summary.json: outcome", "summary.json: bleu of luong", *views}
     output = forged / RUN / "test.hyp"
     output.write_text("Hund " + output.read_text())
-    found = differences(forged)
-    assert f"{RUN}: test.hyp" in found
-    assert any(name.startswith(f"{RUN}: chrf") for name in found)
+    changed = differences(forged)
+    assert f"{RUN}: test.hyp" in changed
+    assert any(name.startswith(f"{RUN}: chrf") for name in changed)
     corpus = Path(shutil.copytree(RunFolder.read(honest / RUN).run.data.root, forged.parent / "corpus"))
     edit_text(corpus / "test.de", "Hund", "Hund Hund")
-    found = check_experiment(forged, data_root=str(corpus)).differences
-    assert {(OTHER, "data_hash"), (OTHER, "length_ratio")} <= {(each.context, each.name) for each in found}
+    changed = check_experiment(forged, data_root=str(corpus)).differences
+    assert {(OTHER, "data_hash"), (OTHER, "length_ratio")} <= {
+        (difference.context, difference.name) for difference in changed
+    }
 
 
-# What a check cannot cover is said, and is no difference.
+# A note names parts that a check cannot cover; they are no differences.
 
 
 def test_a_published_folder(honest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -166,13 +168,15 @@ def test_training_again_shows_settings_that_leave_no_trace(forged: Path):
     """Also without weights; the first line of the log is of one update."""
     for path in forged.glob("*/checkpoints/final.safetensors"):
         path.unlink()
-    trained = [each for each in check_experiment(forged, retrain=True).findings if "again" in each.name]
+    trained = [
+        finding for finding in check_experiment(forged, retrain=True).findings if "again" in finding.name
+    ]
     assert len(trained) == 2 * len(RUNS)
-    assert all(each.same for each in trained)
+    assert all(finding.same for finding in trained)
     edit_text(forged / RUN / "config.toml", "dropout = 0.3", "dropout = 0.2")
-    found = check_experiment(forged, retrain=True).differences
+    changed = check_experiment(forged, retrain=True).differences
     assert (RUN, "metrics.jsonl: nll of update 1, trained again") in {
-        (each.context, each.name) for each in found
+        (finding.context, finding.name) for finding in changed
     }
 
 
@@ -217,7 +221,8 @@ def test_rounding_may_translate_a_line_otherwise(forged: Path):
     assert any(line.startswith("1 of ") and line.endswith(f"({RUN})") for line in result.not_checked)
     path.write_text("".join(f"{line}\n" for line in reversed(lines)))
     assert any(
-        " lines of test.hyp, with other translations here" in each for each in differences(forged, 10**6)
+        " lines of test.hyp, with other translations here" in difference
+        for difference in differences(forged, 10**6)
     )
 
 

@@ -110,7 +110,7 @@ def test_the_command_prints_it(
     assert [row[3:5] for row in rows] == [["50", "[49.000, 51.000]"], ["100", "[99.000, 101.000]"]]
     assert "\nexact: exact|v:1\n" in table
     message = refusal("score", hypotheses, "--ref", references, "-m", "comet")
-    assert message == "no 'comet' here: choose from bleu, chrf, ter, exact"
+    assert message == "unknown metric 'comet': choose from bleu, chrf, ter, exact"
 
 
 @pytest.mark.usefixtures("without_plots")
@@ -151,11 +151,11 @@ def test_a_metric_is_registered_once_and_whole():
     for metric, message in (
         (ExactMatch(), "the metric 'exact' exists already: choose another name"),
         (ExactMatch, "a metric must be an instance of a subclass of Metric, found <class "),
-        (changed(name="Exact"), "metric 'Exact': use lower-case letters"),
+        (changed(name="Exact"), "metric 'Exact': use only lower-case letters"),
         (changed(name="warnings"), "the metric 'warnings' exists already"),
     ):
         with pytest.raises(ValueError, match=message):
             register_metric(metric)  # type: ignore[arg-type]
     register_metric(changed(name="epochs"))
-    with pytest.raises(ValueError, match="column 'epochs' is a field already: rename the metric"):
+    with pytest.raises(ValueError, match="column 'epochs' already exists: rename the metric"):
         ensure_columns_of_metrics()

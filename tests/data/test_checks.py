@@ -60,13 +60,13 @@ def test_overlap_is_counted_on_either_side(tmp_path: Path):
     train, test = made_up(300), [("quite new", "ganz neu"), ("as new", "wie neu"), ("", "")]
     test[1:1] = [(train[5][0], "neu hier"), ("new here", f" {train[7][1].upper()}  ")]
     train[100] = ("", "")
-    found = check(tmp_path, train=train, test=test)
-    assert {side: count_and_lines(f) for side, f in found.splits["test"].overlap.items()} == {
+    report = check(tmp_path, train=train, test=test)
+    assert {side: count_and_lines(f) for side, f in report.splits["test"].overlap.items()} == {
         "src": (1, [2]),
         "tgt": (1, [3]),
     }
-    assert "overlap" not in found.to_json()["train"]
-    assert found.num_unusable == 2
+    assert "overlap" not in report.to_json()["train"]
+    assert report.num_unusable == 2
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_languages_of_any_script_are_usual():
 def test_forms_are_those_of_the_text_and_of_the_training_set(tmp_path: Path):
     test = [(f"{src} &amp;", tgt.upper()) for src, tgt in made_up(300, seed=2)]
     sides = check(tmp_path, train=made_up(1_000), test=test).splits["test"].sides
-    assert sides["src"].forms[0].startswith("HTML entities in 300 of 300 lines: html.unescape")
+    assert sides["src"].forms[0].startswith("HTML entities in 300 of 300 lines, but in 0 of 1,000 ")
     assert any(form.startswith("small letters in 0 of 300 lines") for form in sides["tgt"].forms)
 
 
@@ -126,15 +126,15 @@ def test_swapped_pairs_are_suspected_and_others_are_not(tmp_path: Path):
     for row in swapped:
         pairs[row] = pairs[row][::-1]
     pairs[7] = ("Angela Merkel", "Angela Merkel")
-    found = check(tmp_path, train=pairs, test=[pair[::-1] for pair in made_up(50, seed=2)])
-    assert count_and_lines(found.splits["train"].findings["swapped"]) == (29, [101, 201, 301, 401, 501])
-    assert found.splits["test"].findings["swapped"].count == 50  # the whole file is
+    report = check(tmp_path, train=pairs, test=[pair[::-1] for pair in made_up(50, seed=2)])
+    assert count_and_lines(report.splits["train"].findings["swapped"]) == (29, [101, 201, 301, 401, 501])
+    assert report.splits["test"].findings["swapped"].count == 50  # the whole file is
 
 
 def test_sides_of_one_language_are_never_suspected(tmp_path: Path):
     english = [src for src, _ in made_up(1_000)]
-    found = check(tmp_path, train=list(zip(english, english[1:] + english[:1], strict=True)))
-    assert found.splits["train"].findings["swapped"].count == 0
+    report = check(tmp_path, train=list(zip(english, english[1:] + english[:1], strict=True)))
+    assert report.splits["train"].findings["swapped"].count == 0
 
 
 def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -180,5 +180,5 @@ def test_line_numbers_of_tables_with_a_header_are_those_of_the_file(
     assert main(["data", "check", str(path), "--columns", "de,en", "-q"]) == 1
     assert "a blank side                     1  line 3\n" in capsys.readouterr().out
     path.write_text("de\ten\n")
-    with pytest.raises(ValueError, match=r"t\.tsv: no pair: only a header line"):
+    with pytest.raises(ValueError, match=r"t\.tsv: it has only a header line, no pairs"):
         check_corpus({"": [source]})

@@ -62,7 +62,7 @@ def test_documents_of_a_test_set_lie_beside_it(root: Path, ending: str) -> None:
     assert read_corpus(root, "en", "de", tests=False).docs == {}
     path.write_bytes(gzip.compress(b"a\n" * 9) if ending.endswith("gz") else b"a\n" * 9)
     with pytest.raises(
-        ValueError, match=r"test_b\.docs\S* has 9 lines but its test set \d: name the document"
+        ValueError, match=r"test_b\.docs\S* has 9 lines, but its test set \d: write a document name"
     ):
         read_corpus(root, "en", "de")
 
@@ -141,7 +141,7 @@ def test_two_versions_of_one_split_are_refused(root: Path) -> None:
     (root / "train.en").unlink()
     for lang in ("en", "de"):
         (root / f"valid.{lang}").write_text("x\n")
-    refused(lambda: read_corpus(root, "en", "de"), "2 valid sets (val, valid)", "keep one")
+    refused(lambda: read_corpus(root, "en", "de"), "2 valid sets (val, valid)", "remove all but one")
 
 
 def test_the_embedded_corpus_has_links() -> None:
@@ -220,7 +220,7 @@ def test_broken_text_is_an_error_or_kept(tmp_path: Path):
 @pytest.mark.parametrize(("left", "right"), [(3, 5), (5, 3), (1, 2)])
 def test_unequal_files_are_counted_to_their_ends(tmp_path: Path, left: int, right: int):
     src, tgt = (write(tmp_path / name, lines("x" * n)) for name, n in (("a", left), ("b", right)))
-    parts = f"a has {left} lines", f"b has {right}", "make the files parallel"
+    parts = f"a has {left} lines", f"b has {right}", "line i of one"
     refused(lambda: rows(TwoFiles(src=src, tgt=tgt)), *parts)
 
 
@@ -233,12 +233,12 @@ def test_the_quotes_of_spreadsheets_are_read_and_others_stay(tmp_path: Path):
 @pytest.mark.parametrize(
     ("content", "parts"),
     [
-        (b'[\n{"a": "x"}\n]', ("line 1: not JSON", "jq -c '.[]'")),
+        (b'[\n{"a": "x"}\n]', ("line 1: not a JSON object", "jq -c '.[]'")),
         (b"\n[1, 2]\n", ("line 2: no field 'a'", "--fields")),
-        (b'{"b": 1, "c": {}}', ("line 1: no field 'a'; known are 'b', 'c'",)),
+        (b'{"b": 1, "c": {}}', ("line 1: no field 'a' (it has 'b', 'c')",)),
         (b'{"a": null}', ("line 1: field 'a' must be a text, found NoneType",)),
-        (b'{"a": "x"', ("line 1: not JSON", "one object per line")),
-        (b'{"a": "\\ud800"}', ("line 1: field 'a' has half a character",)),
+        (b'{"a": "x"', ("line 1: not a JSON object", "one object per line")),
+        (b'{"a": "\\ud800"}', ("line 1: field 'a' has a lone surrogate",)),
         (b"", ("r.jsonl is empty",)),
     ],
 )
@@ -250,11 +250,11 @@ def test_invalid_records_are_refused(tmp_path: Path, content: bytes, parts: tupl
 @pytest.mark.parametrize(
     ("content", "columns", "parts"),
     [
-        (b"a\tb\tc\na\tb\n", (1, 3), ("line 2: column 3 is asked for, found 2", "--columns")),
+        (b"a\tb\tc\na\tb\n", (1, 3), ("line 2: no column 3: the line has 2", "--columns")),
         (b"id\tde\ten\n1\teins\tone\n", ("en", "fr"), ("line 1: no column 'fr' in the header",)),
-        (b"id\tde\ten\n", None, ("line 1: 3 columns, of which two are needed", "--columns 1,2")),
-        (b"a\tb\nyes, I\tdo\tja, das tue ich\n", None, ("line 2: 3 columns, of which two",)),
-        (b"one,eins\n", (1, 2), ("line 1: column 2 is asked for, found 1", "separated by tabs")),
+        (b"id\tde\ten\n", None, ("line 1: 3 columns, but two are needed", "--columns 1,2")),
+        (b"a\tb\nyes, I\tdo\tja, das tue ich\n", None, ("line 2: 3 columns, but two",)),
+        (b"one,eins\n", (1, 2), ("line 1: no column 2: the line has 1", "separated by tabs")),
     ],
 )
 def test_invalid_tables_are_refused(tmp_path: Path, content: bytes, columns, parts: tuple[str, ...]):

@@ -49,7 +49,7 @@ def test_encoding_keeps_all_pairs_within_the_limit(words: VocabularyPair, tmp_pa
         assert isinstance(side, Sequences)
         assert side.flat.dtype == np.uint16  # ids of a small vocabulary
         assert list(map(vocabulary.decode, ids_of(side))) == [lines[row] for row in limited.rows]
-    with pytest.raises(ValueError, match=r"max_tokens \(1\) leaves none of 5 pairs; the shortest has 3 ids"):
+    with pytest.raises(ValueError, match=r"max_tokens \(1\) drops all 5 pairs; the shortest has 3 tokens"):
         encode_split(TRAIN, words, folder=tmp_path, max_tokens=1)
     with pytest.raises(ValueError, match=r"^3 sources but 2 targets"):
         encode_split(Pairs(("a", "b", "c"), ("A", "B")), words, folder=tmp_path)
@@ -210,6 +210,18 @@ def test_words_beyond_a_number_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> 
     assert list(cache) == ["a", "b", "c"]
 
 
+def test_workers_import_nothing_from_the_working_directory(tmp_path: Path) -> None:
+    """As users have a ``random.py`` there: a new process would take it for Python's."""
+    (tmp_path / "scripts").mkdir()
+    script = tmp_path / "scripts" / "mine.py"
+    script.write_text("from data.workers import map_blocks\nprint(*map_blocks(abs, [-1, 2], workers=2))\n")
+    for name in ("pickle", "random", "socket", "multiprocessing"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('executed')\n")
+    command, environment = [sys.executable, str(script)], {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("1 2\n", "")
+
+
 PID = "__import__('os').getpid()"
 """For ``eval``: a worker need not import this file, and with it torch, to tell its process."""
 
@@ -245,7 +257,7 @@ def test_only_a_large_corpus_starts_processes(monkeypatch: pytest.MonkeyPatch) -
         assert list(map_blocks(eval, [PID] * 3)) == [os.getpid()] * 3
     assert os.getpid() not in list(map_blocks(eval, [PID] * 5))[3:]
     monkeypatch.setattr(pool, "available_cores", lambda: 12)
-    for processes, workers in (("1", 8), ("4", 3), ("16", 1)):  # of torchrun, which share the cores
+    for processes, workers in (("1", 8), ("4", 3), ("16", 1)):  # processes of torchrun share the cores
         monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
         assert worker_count() == workers
 
@@ -266,7 +278,7 @@ def test_an_error_is_raised_here_and_ends_the_workers(where: str) -> None:
 def test_a_worker_that_was_killed_is_one_clear_error() -> None:
     results = map_blocks(eval, [PID] * 99, workers=2)
     os.kill(next(results), signal.SIGKILL)
-    with pytest.raises(ChildProcessError, match=r"a worker process was ended from outside; if memory is"):
+    with pytest.raises(ChildProcessError, match=r"a worker process was killed; if memory is"):
         list(results)
 
 

@@ -1,5 +1,6 @@
 """Files and folders that are whole or absent, whatever happens while they are written."""
 
+import errno
 import os
 import resource
 import signal
@@ -19,6 +20,7 @@ from data.files import (
     remove_leftovers,
     sync_file,
     temporary_path,
+    warn_once,
     write_atomically,
 )
 
@@ -67,6 +69,35 @@ def test_the_file_is_on_disk_before_it_gets_its_name_and_the_folder_after(tmp_pa
     assert calls[3:] == [("file", 8), ("folder", 0)]
 
 
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EBADF, errno.EIO])
+def test_a_file_system_without_fsync_of_folders_is_warned_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
+):
+    fsync = os.fsync
+
+    def of_files(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", of_files)
+    warn_once.cache_clear()
+    if number == errno.EIO:
+        with pytest.raises(OSError, match="Input/output error"):
+            write_atomically(tmp_path / "x", "new")
+        return
+    for content in ("one", "two"):
+        write_atomically(tmp_path / "x", content)
+    assert caplog.text.count("cannot sync folders") == 1
+    warn_once.cache_clear()
+
+
+def test_a_path_that_is_not_utf8_is_refused_before_the_work(tmp_path: Path):
+    with pytest.raises(ValueError, match="this path is not UTF-8: rename its folder or name another one"):
+        new_folder(tmp_path / "caf\udce9").__enter__()
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_append_that_does_not_fit_leaves_the_file_as_it_was(tmp_path: Path):
     """A real limit of the system, which admits some bytes of the line; the lines before it remain."""
     path = tmp_path / "log"
@@ -88,7 +119,7 @@ def test_an_append_that_does_not_fit_leaves_the_file_as_it_was(tmp_path: Path):
     [
         (None, None, True),  # the process is running
         (PermissionError(), None, True),  # so is one of another user
-        (ProcessLookupError(), "0123abcd", True),  # of another machine, in a folder that both share
+        (ProcessLookupError(), "0123abcd", True),  # another machine shares the folder
         (ProcessLookupError(), None, False),
     ],
 )
@@ -151,11 +182,11 @@ def test_what_cannot_be_a_new_folder_is_refused_before_the_work(tmp_path: Path, 
     (tmp_path / "link").symlink_to("full")
     before = sorted(tmp_path.rglob("*"))
     for name, error in {
-        "file": "holds something already",
-        "full": "holds something already",
-        "link": "holds something already",
+        "file": "already exists",
+        "full": "already exists",
+        "link": "already exists",
         "file/new": "Not a directory",
-        "here": "is the working directory; name a new folder in it",
+        "here": "is the working directory; choose a new folder in it",
     }.items():
         with pytest.raises(OSError, match=error) as caught:
             fill(tmp_path / name, lambda folder: pytest.fail("worked for nothing"))
@@ -180,7 +211,7 @@ def test_a_failure_leaves_nothing_and_names_the_folder(tmp_path: Path, monkeypat
         out.mkdir(exist_ok=True)
         (out / "x").write_text("theirs")
 
-    with pytest.raises(FileExistsError, match="out holds something already"):
+    with pytest.raises(FileExistsError, match="out already exists"):
         fill(out, write_both)
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "x"]
 
@@ -207,16 +238,16 @@ def test_the_folder_of_a_killed_process_is_removed_and_of_a_live_one_is_not(tmp_
 def test_a_folder_is_replaced_only_when_asked_and_never_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     out = tmp_path / "out"
     fill(out, lambda folder: (folder / "old").touch())
-    with pytest.raises(FileExistsError, match="holds something already"):
+    with pytest.raises(FileExistsError, match="already exists"):
         fill(out)
     with monkeypatch.context() as patch:
         renames = iter([os.rename])
         patch.setattr(os, "rename", lambda *paths: next(renames)(*paths))  # killed before the second
         with pytest.raises(RuntimeError):
             fill(out, replace=True)
-    (kept,) = tmp_path.iterdir()
-    assert kept.name.startswith("out.old-")
-    kept.rename(out)
+    (old,) = tmp_path.iterdir()
+    assert old.name.startswith("out.old-")
+    old.rename(out)
     fill(out, replace=True)
     assert sorted(os.listdir(out)) == ["deep", "y"]
     assert os.listdir(tmp_path) == ["out"]

@@ -26,10 +26,10 @@ PLAIN = [
     f"{line[:-1]}, das „größte“ Haus Nr. {n % 7} und Süd-Bahn." if n % 3 else line
     for n, line in enumerate(embedded_corpus(train=400).splits["train"].tgt)
 ]
-WIDE = {ord(each): chr(ord(each) + 0xFEE0) for each in "0123456789,."}
+WIDE = {ord(c): chr(ord(c) + 0xFEE0) for c in "0123456789,."}
 
 
-def each(change: Callable[[str], str]) -> list[str]:
+def changed(change: Callable[[str], str]) -> list[str]:
     return list(map(change, PLAIN))
 
 
@@ -38,51 +38,51 @@ def cut(line: str, sign: str) -> str:
 
 
 FORMS: list[tuple[list[str], str]] = [
-    (each(lambda line: cut(line, "￭ ").replace(".", " ￭.")), "pieces of words (￭)"),
-    (each(lambda line: cut(line, "@@ ")), "pieces of words (@@)"),
-    (each(lambda line: cut(line, " ##")), "pieces of words (##)"),
-    (each(lambda line: " ".join(f"{word}</w>" for word in line.split())), "pieces of words (</w>)"),
-    (each(lambda line: f"▁{line}".replace(" ", " ▁")), "pieces of words (▁)"),
-    (each(lambda line: f"Ġ{line}".replace(" ", " Ġ")), "'Ġ'"),
-    (each(lambda line: line.replace("-", " @-@ ")), "'@'"),
-    (each(lambda line: line.replace(" ", " _")), "'_'"),
-    (each(str.lower), "capital letters in 0 of 400 lines"),
-    ([PLAIN[0], *each(str.lower)[1:]], "capital letters in 1 of 400 lines"),
-    (each(str.upper), "small letters in 0 of 400 lines"),
-    (each(lambda line: line[0].lower() + line[1:]), "a capital letter first in 0 of 400 lines"),
-    (each(lambda line: line.replace("„", '"').replace("“", '"')), "'\"'"),
-    (each(lambda line: line.translate(WIDE)), "'．'"),
-    (each(lambda line: re.sub(r"[^\w\s]", "", line)), "'.' (as in"),
-    (each(lambda line: line.replace(" ist ", " ⁇ ").replace(" das ", " ⁇ ")), "lost characters"),
-    (each(lambda line: line.replace(" das ", " [UNK] ")), "'['"),
-    (each(lambda line: line.replace(" das ", " UNK ")), "the word 'UNK'"),
-    (each(lambda line: f"deu {line}"), "the first word 'deu'"),
-    (each(lambda line: f">>deu<< {line}"), "(as in '>>deu<<')"),
-    (each(lambda line: f"{line}<|endoftext|>"), "words in angle brackets"),
+    (changed(lambda line: cut(line, "￭ ").replace(".", " ￭.")), "pieces of words (￭)"),
+    (changed(lambda line: cut(line, "@@ ")), "pieces of words (@@)"),
+    (changed(lambda line: cut(line, " ##")), "pieces of words (##)"),
+    (changed(lambda line: " ".join(f"{word}</w>" for word in line.split())), "pieces of words (</w>)"),
+    (changed(lambda line: f"▁{line}".replace(" ", " ▁")), "pieces of words (▁)"),
+    (changed(lambda line: f"Ġ{line}".replace(" ", " Ġ")), "'Ġ'"),
+    (changed(lambda line: line.replace("-", " @-@ ")), "'@'"),
+    (changed(lambda line: line.replace(" ", " _")), "'_'"),
+    (changed(str.lower), "capital letters in 0 of 400 lines"),
+    ([PLAIN[0], *changed(str.lower)[1:]], "capital letters in 1 of 400 lines"),
+    (changed(str.upper), "small letters in 0 of 400 lines"),
+    (changed(lambda line: line[0].lower() + line[1:]), "a capital letter first in 0 of 400 lines"),
+    (changed(lambda line: line.replace("„", '"').replace("“", '"')), "'\"'"),
+    (changed(lambda line: line.translate(WIDE)), "'．'"),
+    (changed(lambda line: re.sub(r"[^\w\s]", "", line)), "'.' (as in"),
+    (changed(lambda line: line.replace(" ist ", " ⁇ ").replace(" das ", " ⁇ ")), "lost characters"),
+    (changed(lambda line: line.replace(" das ", " [UNK] ")), "'['"),
+    (changed(lambda line: line.replace(" das ", " UNK ")), "the word 'UNK'"),
+    (changed(lambda line: f"deu {line}"), "the first word 'deu'"),
+    (changed(lambda line: f">>deu<< {line}"), "(as in '>>deu<<')"),
+    (changed(lambda line: f"{line}<|endoftext|>"), "words in angle brackets"),
     ([f"H-{n}\t-0.5\t{line}" for n, line in enumerate(PLAIN)], "'\\t'"),
     ([f"{n} ||| {line} ||| -1.2" for n, line in enumerate(PLAIN)], "'|'"),
     ([f"{n} {line}" for n, line in enumerate(PLAIN)], "a number first in 400 of 400 lines"),
-    (each(lambda line: f"{line} -0.42"), "a number last"),
-    (each(lambda line: line.encode().decode("latin-1")), "UTF-8 that was read as"),
-    (each(lambda line: line.encode().decode("mac-roman")), "UTF-8 that was read as mac-roman"),
-    (each(lambda line: line.encode("ascii", "backslashreplace").decode()), "codes of characters"),
-    (each(urllib.parse.quote), "codes of characters"),
-    (each(lambda line: line.replace("ö", "&ouml;")), "HTML entities"),
-    (each(lambda line: unicodedata.normalize("NFD", line)), "not Unicode NFC"),
-    (each(lambda line: line.encode("ascii", "ignore").decode()), "letters beyond ASCII in 0 of 400"),
-    (each(lambda line: re.sub(r"([.,])", r" \1", line)), "a space before a full stop or comma"),
-    (each(" ".join), "letters one by one"),
-    (each(lambda line: line.replace(" ", "")), "spaces in 0 of 400 lines"),
-    (each(lambda line: line.replace(" ", "  ")), "a space before a space"),
-    (each(lambda line: f'<seg id="1"> {line} </seg>'), "words in angle brackets"),
+    (changed(lambda line: f"{line} -0.42"), "a number last"),
+    (changed(lambda line: line.encode().decode("latin-1")), "UTF-8 that was read as"),
+    (changed(lambda line: line.encode().decode("mac-roman")), "UTF-8 that was read as mac-roman"),
+    (changed(lambda line: line.encode("ascii", "backslashreplace").decode()), "codes of characters"),
+    (changed(urllib.parse.quote), "codes of characters"),
+    (changed(lambda line: line.replace("ö", "&ouml;")), "HTML entities"),
+    (changed(lambda line: unicodedata.normalize("NFD", line)), "not Unicode NFC"),
+    (changed(lambda line: line.encode("ascii", "ignore").decode()), "letters beyond ASCII in 0 of 400"),
+    (changed(lambda line: re.sub(r"([.,])", r" \1", line)), "a space before a full stop or comma"),
+    (changed(" ".join), "letters one by one"),
+    (changed(lambda line: line.replace(" ", "")), "spaces in 0 of 400 lines"),
+    (changed(lambda line: line.replace(" ", "  ")), "a space before a space"),
+    (changed(lambda line: f'<seg id="1"> {line} </seg>'), "words in angle brackets"),
     ([f"Это предложение {n}." for n in range(400)], "CYRILLIC letters in 400 of 400 lines"),
     ([PLAIN[0]] * 400, "only 1 of 400 lines are different"),
     (PLAIN[1:] + PLAIN[:1], "resemble reference i+1 instead of i"),
     (PLAIN[::-1], "put them in the order of the references"),
     (random.Random(1).sample(PLAIN, 400), "put them in the order of the references"),
-    (each(lambda line: f"{line} {line} {line}"), "3.02 characters per character"),
-    (["", *PLAIN[:394], *[""] * 5], "nothing in 6 of 400 lines: were they lost?"),
-    (each(lambda line: f"wird wird wird {line}"), "a phrase stands three times in a row in 400 of 400"),
+    (changed(lambda line: f"{line} {line} {line}"), "3.02 characters per character"),
+    (["", *PLAIN[:394], *[""] * 5], "6 of 400 lines are blank: were they lost?"),
+    (changed(lambda line: f"wird wird wird {line}"), "a phrase occurs three times in a row in 400 of 400"),
 ]  # fmt: skip
 
 
@@ -92,18 +92,20 @@ def test_each_form_of_translations_is_named(text: list[str], message: str):
 
 
 def test_forms_that_only_the_references_have():
-    references = each(lambda line: f"{line} m² ½")
+    references = changed(lambda line: f"{line} m² ½")
     text = [unicodedata.normalize("NFKC", line) for line in references]
-    assert any("full-width ones in 0 of 400" in each for each in describe_translations(text, references))
+    assert any(
+        "full-width ones in 0 of 400" in warning for warning in describe_translations(text, references)
+    )
     chinese = [f"我看到了第{n}个句子，很好。" for n in range(400)]
     ascii_marks = [line.replace("，", ",").replace("。", ".") for line in chinese]
-    assert any("','" in each for each in describe_translations(ascii_marks, chinese, unspaced=False))
+    assert any("','" in warning for warning in describe_translations(ascii_marks, chinese, unspaced=False))
 
 
 def test_equal_forms_and_few_lines_are_not_named():
     assert describe_translations(PLAIN, PLAIN) == []
     assert describe_translations(PLAIN[:200] * 2, PLAIN[:200] * 2) == []
-    assert describe_translations(PLAIN[:3], each(str.upper)[:3]) == []
+    assert describe_translations(PLAIN[:3], changed(str.upper)[:3]) == []
     other = embedded_corpus(train=800).splits["train"].tgt
     assert compare_texts(other[400:], other[:400], "training set", same_sentences=False) == []
 
@@ -160,15 +162,15 @@ def test_repetition_is_measured_against_the_other_text():
 
 
 def test_the_splits_of_a_corpus_are_compared_with_train():
-    train, test = Pairs(PLAIN, PLAIN), Pairs(each(str.lower), each(lambda line: f"deu {line}"))
+    train, test = Pairs(PLAIN, PLAIN), Pairs(changed(str.lower), changed(lambda line: f"deu {line}"))
     corpus = Corpus(
         name="x", src_lang="a", tgt_lang="b", splits={"train": train, "valid": train, "test": test}
     )
     warnings = describe_corpus(corpus, "words")
     assert warnings[0] == "400 of 400 sources of valid also occur in train"
-    assert any(each.startswith("test, a: capital letters in 0 of 400") for each in warnings)
-    assert any(each.startswith("test, b: the first word 'deu'") for each in warnings)
-    assert not any(each.startswith("valid, ") for each in warnings)
+    assert any(warning.startswith("test, a: capital letters in 0 of 400") for warning in warnings)
+    assert any(warning.startswith("test, b: the first word 'deu'") for warning in warnings)
+    assert not any(warning.startswith("valid, ") for warning in warnings)
 
 
 def test_published_translations_have_the_form_of_their_reference():
@@ -179,6 +181,6 @@ def test_published_translations_have_the_form_of_their_reference():
     reference = read_lines(folder / "ref.de.gz", allow_blank=True)
     for path in sorted((folder / "sys").iterdir()):
         warnings = describe_translations(read_lines(path, allow_blank=True), reference)
-        assert [re.findall(r"'(.)' \(as", each) for each in warnings] == (
-            [["„"], ['"']] if path.name.startswith("online-F") else []
+        assert [re.findall(r"'(.)' \(as", warning) for warning in warnings] == (
+            [["“"], ['"']] if path.name.startswith("online-F") else []
         )

@@ -92,10 +92,12 @@ VERBS = {verb.en: verb for verb in lex.VERBS}
 TODAY = "today", "heute"
 
 
-def found(tree: Sentence, phenomenon: str) -> list[tuple[int, str]]:
+def mistakes(tree: Sentence, phenomenon: str) -> list[tuple[int, str]]:
     contrasts = contrasts_of(tree, random.Random(0))
-    assert {each.right for each in contrasts} <= {realise(tree).tgt}
-    return [(each.distance, each.wrong) for each in contrasts if each.phenomenon == phenomenon]
+    assert {contrast.right for contrast in contrasts} <= {realise(tree).tgt}
+    return [
+        (contrast.distance, contrast.wrong) for contrast in contrasts if contrast.phenomenon == phenomenon
+    ]
 
 
 def seen_man(**parts) -> Clause:
@@ -107,7 +109,7 @@ def seen_man(**parts) -> Clause:
 def test_agreement_over_a_relative_clause():
     tree = Sentence(seen_man())
     assert realise(tree).tgt == "Der Mann, den ich sehe, schläft."
-    assert found(tree, "agreement") == [(3, "Der Mann, den ich sehe, schlafen.")]
+    assert mistakes(tree, "agreement") == [(3, "Der Mann, den ich sehe, schlafen.")]
 
 
 @pytest.mark.parametrize(
@@ -117,57 +119,59 @@ def test_agreement_over_a_relative_clause():
 def test_agreement_of_auxiliaries_and_plurals(tense: str, right: str, wrong: str):
     tree = Sentence(Clause(NounPhrase(NOUNS["man"], plural=True), VERBS["sleep"], tense))
     assert realise(tree).tgt == f"Die Männer {right}."
-    assert found(tree, "agreement") == [(0, f"Die Männer {wrong}.")]
+    assert mistakes(tree, "agreement") == [(0, f"Die Männer {wrong}.")]
 
 
 def test_pronouns_and_verbs_before_their_subject_have_no_agreement():
-    assert found(Sentence(Clause(Pronoun("he"), VERBS["sleep"])), "agreement") == []
+    assert mistakes(Sentence(Clause(Pronoun("he"), VERBS["sleep"])), "agreement") == []
     clause = Clause(NounPhrase(NOUNS["man"]), VERBS["sleep"], times=Fixed((TODAY,)), front="times")
-    assert found(Sentence(clause), "agreement") == []
+    assert mistakes(Sentence(clause), "agreement") == []
 
 
 def test_a_verb_that_is_last_goes_next_to_its_subject():
     because = Subordinate(Fixed((("because", "weil"),)), seen_man(times=Fixed((TODAY,))))
     tree = Sentence(Clause(Pronoun("he"), VERBS["laugh"]), after=(because,))
     assert realise(tree).tgt == "Er lacht, weil der Mann, den ich sehe, heute schläft."
-    assert found(tree, "verb last") == [(1, "Er lacht, weil der Mann, den ich sehe, schläft heute.")]
+    assert mistakes(tree, "verb last") == [(1, "Er lacht, weil der Mann, den ich sehe, schläft heute.")]
 
 
 def test_a_verb_that_is_second_goes_after_its_subject():
     tree = Sentence(seen_man(times=Fixed((TODAY,)), front="times"))
     assert realise(tree).tgt == "Heute schläft der Mann, den ich sehe."
-    assert found(tree, "verb second") == [(5, "Heute der Mann, den ich sehe, schläft.")]
+    assert mistakes(tree, "verb second") == [(5, "Heute der Mann, den ich sehe, schläft.")]
 
 
 @pytest.fixture(scope="module")
 def contrasts() -> list[Contrast]:
     rng = random.Random(11)
     trees = [sampling.Sampler(rng, long=number % 4 == 0).sentence() for number in range(600)]
-    return [each for tree in trees for each in contrasts_of(tree, rng)]
+    return [contrast for tree in trees for contrast in contrasts_of(tree, rng)]
 
 
 def test_pairs_differ_in_one_point(contrasts: list[Contrast]):
-    counts = Counter(each.phenomenon for each in contrasts)
+    counts = Counter(contrast.phenomenon for contrast in contrasts)
     assert set(counts) == set(PHENOMENA)
-    for each in contrasts:
-        right, wrong = split_words(each.right.lower()), split_words(each.wrong.lower())
-        assert each.right != each.wrong
-        assert not any(bad in each.wrong for bad in (",,", ",.", ",?", " ,", ",  "))
-        assert each.wrong[0].isupper()
-        if each.phenomenon.startswith("verb "):
+    for contrast in contrasts:
+        right, wrong = split_words(contrast.right.lower()), split_words(contrast.wrong.lower())
+        assert contrast.right != contrast.wrong
+        assert not any(bad in contrast.wrong for bad in (",,", ",.", ",?", " ,", ",  "))
+        assert contrast.wrong[0].isupper()
+        if contrast.phenomenon.startswith("verb "):
             words = [[word for word in side if word not in ",.?"] for side in (right, wrong)]
             assert sorted(words[0]) == sorted(words[1])
-            places = [place for place, pair in enumerate(zip(*words, strict=True)) if len(set(pair)) > 1]
-            assert places[-1] - places[0] <= each.distance
+            positions = [
+                position for position, pair in enumerate(zip(*words, strict=True)) if len(set(pair)) > 1
+            ]
+            assert positions[-1] - positions[0] <= contrast.distance
         else:
             assert sum(one != other for one, other in zip(right, wrong, strict=True)) == 1
 
 
 def test_other_nouns_have_the_same_gender(contrasts: list[Contrast]):
     genders = {noun.de.lower(): noun.gender for noun in lex.NOUNS}
-    for each in contrasts:
-        if each.phenomenon == "noun":
-            pairs = zip(split_words(each.right.lower()), split_words(each.wrong.lower()), strict=True)
+    for contrast in contrasts:
+        if contrast.phenomenon == "noun":
+            pairs = zip(split_words(contrast.right.lower()), split_words(contrast.wrong.lower()), strict=True)
             ((right, wrong),) = [pair for pair in pairs if pair[0] != pair[1]]
             assert genders[right] == genders[wrong]
 
@@ -176,9 +180,9 @@ def test_the_set_is_balanced_and_always_the_same():
     pairs = contrastive_pairs(per_group=2)
     assert contrastive_pairs(per_group=2) == pairs
     assert contrastive_pairs(per_group=2, seed=5) != pairs
-    counts = Counter((each.phenomenon, each.group) for each in pairs)
+    counts = Counter((pair.phenomenon, pair.group) for pair in pairs)
     assert set(counts.values()) == {2}
     assert len(counts) == len(BINS) + 2 * (len(BINS) - 1) + 2
-    assert len({each.src for each in pairs}) == len(pairs)
+    assert len({pair.src for pair in pairs}) == len(pairs)
     with pytest.raises(ValueError, match="per_group must be at least 1"):
         contrastive_pairs(per_group=0)

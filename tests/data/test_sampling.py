@@ -70,12 +70,12 @@ def shares(kind: str, scores: dict[str, float], word: str, strength: float) -> A
     return {pieces: count / DRAWS for pieces, count in Counter(map(tuple, samples)).items()}
 
 
-def assert_close(found: dict[Segmentation, float], expected: dict[Segmentation, float]) -> None:
+def assert_close(measured: dict[Segmentation, float], expected: dict[Segmentation, float]) -> None:
     """Compare shares with probabilities, within 4.5 standard deviations."""
-    assert found.keys() <= expected.keys()
+    assert measured.keys() <= expected.keys()
     for pieces, probability in expected.items():
         spread = math.sqrt(probability * (1 - probability) / DRAWS)
-        assert abs(found.get(pieces, 0.0) - probability) <= 4.5 * spread, pieces
+        assert abs(measured.get(pieces, 0.0) - probability) <= 4.5 * spread, pieces
 
 
 def dropout(scores: dict[str, float], symbols: Segmentation, p: float) -> dict[Segmentation, float]:
@@ -155,7 +155,7 @@ def test_a_sample_depends_on_text_and_seed_alone(kind: str, monkeypatch: pytest.
 
 def test_a_vocabulary_of_one_segmentation_is_refused():
     words = build_vocabulary("words", lines(), size=100)
-    with pytest.raises(ValueError, match="needs a vocabulary of unigram or bpe, found words"):
+    with pytest.raises(ValueError, match="needs a unigram or bpe vocabulary, found words"):
         SubwordSampler(words, 0.1)
     for strength in (0.0, 1.0, math.nan):
         with pytest.raises(ValueError, match=f"must be between 0 and 1, found {strength}"):
@@ -190,7 +190,7 @@ def test_the_text_is_kept_and_epochs_seeds_and_sides_differ(
     sampled: SampledSplit, split: EncodedSplit, kind: str
 ):
     first, second = sampled.epoch(1), sampled.epoch(2)
-    assert len({str(both(each)) for each in (split, first, second, sampled.with_seed(2).epoch(1))}) == 4
+    assert len({str(both(sample)) for sample in (split, first, second, sampled.with_seed(2).epoch(1))}) == 4
     assert both(sampled.epoch(1)) == both(first)
     assert both(sampled.with_seed(2).with_seed(1).epoch(1)) == both(first)
     assert max(map(len, both(first))) <= LIMIT
@@ -221,8 +221,8 @@ def test_a_side_that_would_be_too_long_keeps_its_ids(split: EncodedSplit, kind: 
     longest = int(max(split.src_lengths.max(), split.tgt_lengths.max()))
     limited, free = (sample(split, kind, max_tokens=limit).epoch(1) for limit in (longest, 10_000))
     changed = 0
-    for old, other, found in zip(both(split), both(free), both(limited), strict=True):
-        assert found == (other if len(other) <= longest else old)
+    for old, other, limited_side in zip(both(split), both(free), both(limited), strict=True):
+        assert limited_side == (other if len(other) <= longest else old)
         changed += len(other) > longest
     assert changed > 0
 
@@ -267,4 +267,4 @@ def test_the_hash_of_the_batches_covers_the_samples(split: EncodedSplit, kind: s
         BatchStream(sample(split, kind, max_tokens=30), batch_tokens=200, seed=1),
         stream.with_seed(2),
     ]
-    assert len({each.stream_hash() for each in (stream, *others)}) == 5
+    assert len({other.stream_hash() for other in (stream, *others)}) == 5

@@ -67,6 +67,13 @@ def test_a_compressed_file_is_read_and_hashed_by_its_content(tmp_path: Path, suf
         assert read_lines(path) == ("ein Hund", "Äpfel", "more")
 
 
+def test_line_ends_of_windows_change_the_hash_of_no_text(tmp_path: Path):
+    windows = CONTENT.replace(b"\n", b"\r\n")
+    for name, is_text in (("log.jsonl", True), ("test.hyp", True), ("final.safetensors", False)):
+        hashes = {hash_decompressed(write(tmp_path / name, content)) for content in (CONTENT, windows)}
+        assert (len(hashes) == 1) == is_text
+
+
 @pytest.mark.parametrize("pack", PACK.values())
 def test_packed_text_is_read_whatever_its_name_is(tmp_path: Path, pack: Callable[[bytes], bytes]):
     for name in ("x.de", "x.bz2"):
@@ -105,14 +112,14 @@ def test_a_damaged_file_is_refused(tmp_path: Path, damage: str):
     }[damage]
     path = tmp_path / "x.gz"
     path.write_bytes(content)
-    refused(lambda: read_lines(path), "x.gz: not a whole .gz file", "again")
+    refused(lambda: read_lines(path), "x.gz: damaged or incomplete .gz file", "again")
 
 
 @pytest.mark.parametrize("read", [hash_decompressed, read_decompressed, read_lines])
 def test_what_is_no_file(tmp_path: Path, read):
     for name in ("x", "x.gz"):
         refused(lambda name=name: read(tmp_path / name), f"{name}: no such file")
-    refused(lambda: read(tmp_path), f"{tmp_path}: this is a folder; give a file")
+    refused(lambda: read(tmp_path), f"{tmp_path} is a folder; name a file")
 
 
 @given(
@@ -139,15 +146,15 @@ def test_lines_end_at_line_feeds_alone(tmp_path_factory: pytest.TempPathFactory,
         ("text\n".encode("utf-16-be"), " is text in UTF-16: save it as UTF-8"),
         ("我喜欢猫。\n".encode("utf-16-le"), " is text in UTF-16: save it as UTF-8"),
         ("我喜欢猫。\n".encode("utf-32-be"), " is text in UTF-32: save it as UTF-8"),
-        (b"text\0\x01\x02\xff\xfe", " is no text: it has many zero bytes"),
+        (b"text\0\x01\x02\xff\xfe", " is not a text file: it has many zero bytes"),
         (b"PK\x03\x04...", " is a zip or office file"),
         (b"%PDF-1.7", " is a PDF"),
         (b"version https://git-lfs.github.com/spec/v1\n", " is a pointer of Git LFS"),
-        (b'<?xml version="1.0"?>\n<a/>', " is marked up, it begins with <xml>"),
-        (b"<!DOCTYPE html>\n<html>", " is marked up, it begins with <DOCTYPE>"),
-        (b'\xef\xbb\xbf<refset setid="x" srclang="any">\n', " is marked up, it begins with <refset>"),
-        (b"<doc id=1>\n<p>\n", " is marked up, it begins with <doc>"),
-        ("a\n\t\u00a0\u3000\r\nb\n".encode(), ", line 2: the line is empty; remove this pair"),
+        (b'<?xml version="1.0"?>\n<a/>', " is a markup file, beginning with <xml>"),
+        (b"<!DOCTYPE html>\n<html>", " is a markup file, beginning with <DOCTYPE>"),
+        (b'\xef\xbb\xbf<refset setid="x" srclang="any">\n', " is a markup file, beginning with <refset>"),
+        (b"<doc id=1>\n<p>\n", " is a markup file, beginning with <doc>"),
+        ("a\n\t\u00a0\u3000\r\nb\n".encode(), ", line 2: the line is blank; remove this pair"),
         (b"", " is empty; expected one sentence per line"),
         (b"\xef\xbb\xbf", " is empty"),
     ],
@@ -204,7 +211,9 @@ def test_a_file_that_was_rewritten_is_refused(path: Path, content: bytes):
     """The error names the change even if the new content is itself invalid."""
     text = TextFile(path)
     write(path, content)
-    with pytest.raises(ValueError, match=f"{path.name} was changed while it was read; run this again"):
+    with pytest.raises(
+        ValueError, match=f"{path.name} changed while it was being read; run the command again"
+    ):
         tuple(text)
     path.unlink()
     with pytest.raises(FileNotFoundError, match=path.name):
@@ -218,5 +227,5 @@ def test_pairs_on_disk_are_those_in_memory(tmp_path: Path):
     assert read_pairs(src, tgt) == Pairs(("a", "b"), ("A", "B"))
     assert list(map(tuple, open_pairs(src, tgt))) == [("a", "b"), ("A", "B"), ()]
     tgt.write_text("A\nB\nC\n")
-    with pytest.raises(ValueError, match=r"x.en has 2 lines but .*x.de has 3"):
+    with pytest.raises(ValueError, match=r"x.en has 2 lines, but .*x.de has 3"):
         open_pairs(src, tgt)

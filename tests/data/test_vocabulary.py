@@ -149,8 +149,8 @@ def test_text_that_looks_like_a_special_is_only_text() -> None:
         ids = vocabulary.encode("<eos> <pad>")
         assert not {PAD, UNK, BOS, EOS} & set(ids)
         assert vocabulary.decode(ids) == "<eos> <pad>"
-    given = build_vocabulary("given", ["a b"], size=100)
-    assert given.encode("a <eos> <bos> <pad> b") == [4, UNK, UNK, UNK, 5]
+    vocabulary = build_vocabulary("given", ["a b"], size=100)
+    assert vocabulary.encode("a <eos> <bos> <pad> b") == [4, UNK, UNK, UNK, 5]
 
 
 @pytest.mark.parametrize("line", ["rid@@ ing a hor@@ se .", "▁rid ing ▁a ▁hor se ▁."])
@@ -191,9 +191,9 @@ def test_a_pair_is_built_from_train_and_survives_saving(kind: str, joint: bool, 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_an_unreachable_size_is_reduced_with_a_note(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     largest = build_vocabulary(kind, LINES, size=50_000)
-    note = f"a {kind} vocabulary of size 50000 cannot be built from this text: "
-    note += f"the largest possible vocabulary.size, {len(largest)}, is used"
-    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [("WARNING", note)]
+    note = f"this text allows no {kind} vocabulary of size 50000: "
+    note += f"using the largest possible vocabulary.size, {len(largest)}"
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [("WARNING", note)]
     caplog.clear()
     asked = build_vocabulary(kind, LINES, size=len(largest))
     assert not caplog.records
@@ -211,7 +211,7 @@ def test_the_smallest_texts_have_a_vocabulary(kind: str, lines: list[str]) -> No
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_a_size_below_bytes_and_characters_names_the_smallest_possible(kind: str) -> None:
-    with pytest.raises(ValueError, match=r"alone need (\d+); set a larger size \(vocabulary.size\)$"):
+    with pytest.raises(ValueError, match=r"alone need (\d+); increase vocabulary.size$"):
         build_vocabulary(kind, LINES, size=100)
 
 

@@ -49,30 +49,30 @@ logger = logging.getLogger(__name__)
 
 
 def significance(comparisons: Sequence[Comparison]) -> Iterator[Part]:
-    """Yield what a win is, and every comparison; all of them were made together."""
+    """Yield the rule for a win, and all comparisons."""
     yield (
-        f"One model beats another where p < {ALPHA} by Welch's t test of their two sets of seeds, with the "
-        f"variance over test sentences added, after Holm's correction for all comparisons on this page "
-        f"({len(comparisons)}), both have several seeds, and no run of either failed. BLEU on "
+        f"One model beats another if p < {ALPHA}, both have several seeds, and no run of either failed. The "
+        "p-value is that of Welch's t test over seeds, with the variance over test sentences added, after "
+        f"Holm's correction for all comparisons on this page ({len(comparisons)}). BLEU on "
         f"{comparisons[0].test} decides; other scores and test sets are only shown."
     )
     yield Table(
-        "BLEU of the model minus that of the one that it is against, means over seeds; the 95% interval and "
-        "the p-value of the same test; the p-value by Holm; the true difference that would have been found "
-        f"with {POWER:.0%} probability; and the verdict.",
+        "Differences in BLEU between the means over seeds of two models, with 95% interval and p-value of "
+        "the test, and the p-value after Holm's correction. "
+        f"A true difference of the detectable size is found with {POWER:.0%} probability.",
         [
             {
-                "model": each.first,
-                "against": each.second,
-                "seeds": " and ".join(map(str, dict.fromkeys(each.seeds))),
-                "difference": each.difference,
-                "95% interval": f"{each.interval.low:.2f} to {each.interval.high:.2f}",
-                "p": each.p_alone,
-                "p by Holm": each.p,
-                "would be found": each.smallest,
-                "verdict": each.verdict,
+                "model": comparison.first,
+                "against": comparison.second,
+                "seeds": " and ".join(map(str, dict.fromkeys(comparison.seeds))),
+                "difference": comparison.difference,
+                "95% interval": f"{comparison.interval.low:.2f} to {comparison.interval.high:.2f}",
+                "p": comparison.p_alone,
+                "p by Holm": comparison.p,
+                "detectable difference": comparison.smallest,
+                "verdict": comparison.verdict,
             }
-            for each in comparisons
+            for comparison in comparisons
         ],
         "Every comparison",
         optional={"seeds", "p"},
@@ -80,7 +80,7 @@ def significance(comparisons: Sequence[Comparison]) -> Iterator[Part]:
 
 
 def describe_verdict(side: Comparison) -> str:
-    """Format a comparison: ▲ first wins, ▼ loses, △ ▽ the same for one seed, ≈ alike, else without a mark."""
+    """Format a comparison: ▲ first wins, ▼ loses, △ ▽ the same for one seed, ≈ alike, else no mark."""
     if side.failed:
         return "runs failed"
     marks = {"decided": "▲▼", "one seed": "△▽", "alike": "≈≈"}.get(side.kind)
@@ -94,10 +94,7 @@ def describe_verdict(side: Comparison) -> str:
 
 
 SHOWN = ("params", "length_ratio", "train_tokens_per_s", "beam_sentences_per_s", "train_s", "status")
-"""Columns that are shown without being chosen, beside BLEU, its widest interval, the verdict and chrF.
-
-They are so many that the table fits 1280 pixels.
-"""
+"""Columns shown at first, beside BLEU, its widest interval, the verdict and chrF: they fit 1280 pixels."""
 
 
 def result_table(
@@ -108,11 +105,7 @@ def result_table(
 ) -> Table:
     """Build the result table, whose rows hold the rows of their runs as "runs".
 
-    Args:
-        finished: the experiment.
-        scored: its test sets; empty where the texts cannot be read.
-        comparisons: of all pairs; empty where nothing is compared.
-        reference: model that the others are compared with.
+    Without texts, ``scored`` is empty, and without comparisons, ``comparisons``.
     """
     means = {row["label"]: row for row in aggregate_seeds(finished, scored)}
     groups: dict[str, list[Result]] = {}
@@ -120,7 +113,7 @@ def result_table(
         groups.setdefault(result.label, []).append(result)
     against = f"against {reference}"
     verdicts = compared_with(comparisons, reference)
-    differences = {reference: 0.0} | {label: each.difference for label, each in verdicts.items()}
+    differences = {reference: 0.0} | {label: comparison.difference for label, comparison in verdicts.items()}
     rows: list[dict[str, Any]] = [
         {
             **means.get(label, {}),
@@ -137,8 +130,10 @@ def result_table(
     every = [*rows, *(run for row in rows for run in row["runs"])]
 
     def text(row: Mapping[str, Any]) -> str:
-        known = verdicts.get(row["label"])
-        return describe_verdict(known) if known else "itself" if row["label"] == reference else UNKNOWN
+        comparison = verdicts.get(row["label"])
+        return (
+            describe_verdict(comparison) if comparison else "itself" if row["label"] == reference else UNKNOWN
+        )
 
     columns = [
         column
@@ -161,7 +156,6 @@ def result_table(
 
 
 def _status(results: Sequence[Result]) -> str:
-    """Count the finished runs of a model, and list the status of the others."""
     others = [COLUMNS["status"].text(result.flat()) for result in results if result.status != "done"]
     if len(results) == 1 or not others:
         return others[0] if others else "done"
@@ -177,41 +171,26 @@ class ReportContent:
 
     title: str
     facts: Sequence[str]
-    """Corpus, numbers of models, seeds and finished runs, and budget, each as a short text."""
     languages: tuple[str, str]
-    """Source and target language."""
     summary: Sequence[str]
-    """The outcome in sentences."""
     budgets: Table | None
     """BLEU by model and budget; None with one budget."""
     unknown: Sequence[str]
-    """Limits of the evidence, and their reasons."""
+    """Limits of the evidence."""
     results: Table
     """One row per model, with the rows of its runs as "runs"."""
     reference: str
-    """Model that the others are compared with; empty where nothing is compared."""
+    """The model that the others are compared with; empty if nothing is compared."""
     sections: Sequence[Section]
-    """Quality against cost, significance, the other analyses, tuning if there was a search, and alignment."""
     viewer: AttentionViewer
     sentences: Sequence[Sentence]
     seed: int
-    """Seed by which the sentences were drawn."""
+    """Seed of the random choice of sentences."""
     methods: Methods
 
 
 def gather_content(folder: Path, *, tuning: Path | None = None, data_root: str = "") -> ReportContent:
-    """Read an experiment and analyse it.
-
-    Args:
-        folder: the experiment's folder.
-        tuning: folder of the search that tuned the models; None: the experiment's own, if it has trials.
-        data_root: the folder of the corpus; empty: that of the config.
-
-    Raises:
-        OSError: ``data_root`` cannot be read.
-        ValueError: no finished run, or a result or its settings cannot be read, ``data_root`` is not the
-            corpus of the runs, or ``tuning`` has no trials.
-    """
+    """Read and analyse an experiment; arguments and errors as for ``build_report``."""
     finished = load_finished(folder, data_root=data_root, needs_texts=False)
     reference = choose_reference(finished)
     seed, test = finished.runs[0].run.train.seed, finished.corpus.tests[0]
@@ -245,26 +224,26 @@ def gather_content(folder: Path, *, tuning: Path | None = None, data_root: str =
 
 
 def unknown(finished: FinishedExperiment) -> list[str]:
-    """List the conclusions that the page does not support, with their reasons."""
-    found = list_left_out([result.flat() for result in finished.results])
+    """List conclusions that the page does not support, with reasons."""
+    notes = list_left_out([result.flat() for result in finished.results])
     if finished.no_texts:
-        found.append(
+        notes.append(
             f"{finished.no_texts} Intervals, tests, analyses of texts, sentences and alignment are therefore "
             "not shown."
         )
     trained = finished.trained
     if bare := sum(not run.weights.is_file() for run in trained.runs):
-        found.append(
+        notes.append(
             f"{bare} of {len(trained.runs)} runs have no weights, as published ones: they show no attention, "
             "and alignment is not measured."
         )
     single = [label for label, runs in trained.labels.items() if len(runs) == 1]
     if single:
         who = "Every model" if len(single) == len(trained.labels) else ", ".join(single)
-        found.append(f"{who} finished with one seed: what other seeds would give is not known.")
+        notes.append(f"{who} finished with one seed: the variation between seeds is unknown.")
     if trained.runs and all(run.result.energy_j_per_1k_tokens is None for run in trained.runs):
-        found.append("Energy was not read on this machine.")
-    return found + find_warnings([run.result.flat() for run in finished.runs])
+        notes.append("This machine does not report energy.")
+    return notes + find_warnings([run.result.flat() for run in finished.runs])
 
 
 def _facts(finished: FinishedExperiment) -> list[str]:
@@ -280,7 +259,7 @@ def _facts(finished: FinishedExperiment) -> list[str]:
         f"{len(finished.runs)} of {len(finished.results)} runs finished",
         *(f"equal {quantity}" for quantity in matched),
         *(
-            [f"budgets of {', '.join(f'{each:,}' for each in finished.budgets)} updates"]
+            [f"budgets of {', '.join(f'{budget:,}' for budget in finished.budgets)} updates"]
             * bool(finished.budgets)
         ),
     ]

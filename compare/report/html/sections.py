@@ -31,6 +31,7 @@ from compare.experiment.tune import BEST, TRIALS_FILE, TrialResult, find_winners
 from compare.models.styles import Style
 from compare.report.conditions import list_conditions
 from compare.report.drawing import REFERENCE_COLOR, Bar, bar_plot, draw
+from compare.report.figures import FIGURES
 from compare.report.plots import PLOTS
 from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS
 from compare.results.store import train_commands
@@ -47,16 +48,15 @@ class Drawing:
     """A plot as an image."""
 
     name: str
-    """id of its element."""
     title: str
     image: str
-    """The address of an SVG image that holds the image itself; no script in it could run."""
+    """A data address, as which no script in the SVG can run."""
     choice: str = ""
-    """Its name in a selection that shows one drawing of a section at a time; empty: always visible."""
+    """Name in a list that shows one drawing of a section at a time; empty: always visible."""
 
 
 Part = Drawing | Table | str
-"""A part of a section; a text is a note: how to read the section, or what is missing and why."""
+"""A text is a note: how to read the section, or the reason why something is missing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,6 @@ class Section:
     """A part of the page under its own heading."""
 
     name: str
-    """id of its element."""
     title: str
     notes: Sequence[str]
     drawings: Sequence[Drawing]
@@ -72,7 +71,7 @@ class Section:
 
 
 def make_section(name: str, title: str, parts: Iterable[Part]) -> Section:
-    """Make a section of its parts; where they cannot be made, it contains the reason."""
+    """Make a section of its parts, or of the reason why they cannot be made."""
     logger.info(f"report: {title.lower()}")
     made: list[Part] = []
     try:
@@ -90,9 +89,9 @@ def make_section(name: str, title: str, parts: Iterable[Part]) -> Section:
 
 
 def require_texts(finished: FinishedExperiment) -> None:
-    """Raise ValueError, for the note of a section, if corpus and translations cannot be read."""
+    """Raise ValueError, for the note of a section, if corpus or translations cannot be read."""
     if finished.no_texts:
-        raise ValueError("there are no texts to analyse; the limits on this page say why.")
+        raise ValueError("corpus or translations cannot be read; see the limits on this page.")
 
 
 def embed_figure(figure: Figure, name: str, title: str, choice: str = "") -> Drawing:
@@ -102,13 +101,10 @@ def embed_figure(figure: Figure, name: str, title: str, choice: str = "") -> Dra
 
 
 def _drawing(name: str, finished: FinishedExperiment, rows: Sequence[Row], choice: str = "") -> Drawing:
-    """Draw one of ``PLOTS``."""
-    plan = PLOTS[name]
-    return embed_figure(plan.plot(rows, finished.styles), f"figure-{name}", plan.title, choice)
+    return embed_figure(PLOTS[name].plot(rows, finished.styles), f"figure-{name}", FIGURES[name], choice)
 
 
 def _means(table: Table) -> Table:
-    """Return the table with means over seeds."""
     return replace(table, rows=mean_over_seeds(table.rows))
 
 
@@ -126,9 +122,9 @@ def _cost(finished: FinishedExperiment) -> Iterator[Part]:
     rows = cost_points(finished).rows
     if len(finished.budgets) < 2:
         yield "The experiment has one budget: these are scores of the validation set during training."
-    for name, plan in PLOTS.items():
+    for name, title in FIGURES.items():
         if name.split("-")[0] == "cost":
-            quality, _, cost = plan.title.partition(" against ")
+            quality, _, cost = title.partition(" against ")
             choice = cost if quality == "BLEU" else f"{cost} ({quality.lower()})"
             with suppress(ValueError):  # a cost that was not recorded, or no BLEU
                 yield _drawing(name, finished, rows, choice)
@@ -150,18 +146,17 @@ def _pareto(finished: FinishedExperiment) -> Iterator[Part]:
 BARS = ("timed_tokens_per_s", "beam_sentences_per_s", "latency_ms_p50")
 """Columns that are drawn as bars, the speeds that papers report."""
 SHOWN = ("label", *SPREADS, "peak_memory_bytes", "cpu_share", "train_s")
-"""Columns of the table of speeds that are shown without being chosen."""
 
 
 def speed(finished: FinishedExperiment) -> Iterator[Part]:
-    """Yield bars of ``BARS``, and a table of all columns of speed in which a run has a value."""
+    """Yield bars of ``BARS``, and a table of all speeds that a run has."""
     panels = {}
     for name in BARS:
         bars = {label: _bar(name, runs) for label, runs in finished.labels.items()}
         if any(bars.values()):
             panels[COLUMNS[name].heading] = bars
     if panels:
-        caption = "Grey: from the lowest to the highest repeat, or seed where each was timed alone."
+        caption = "Grey: lowest to highest repeat, or seed if each was timed alone."
         title = "Speed of training and of translation"
         yield embed_figure(bar_plot(panels, finished.styles, caption), "speed-bars", title)
     columns = [
@@ -185,14 +180,14 @@ def speed(finished: FinishedExperiment) -> Iterator[Part]:
 
 
 def _bar(name: str, runs: Sequence[FinishedRun]) -> Bar | None:
-    """Return the speed of a model with its spread, or that over the seeds if each run was timed alone."""
+    """Return the speed of a model with the spread of its repeats, or over seeds if timed one by one."""
     values = [value for run in runs if (value := getattr(run.result, name)) is not None]
     bar, spread = Bar.over(values), timed_spread(runs, name)
     return Bar(bar.value, *spread) if bar and spread else bar
 
 
 def _plotted(finished: FinishedExperiment, name: str) -> Iterator[Part]:
-    """Yield one of ``PLOTS`` that reads the texts, and its figures."""
+    """Yield one of ``PLOTS`` that reads the texts, and its table."""
     require_texts(finished)
     table = PLOTS[name].table(finished)
     yield _drawing(name, finished, table.rows)
@@ -214,7 +209,6 @@ ANALYSES: dict[str, tuple[str, Callable[[FinishedExperiment], Iterator[Part]]]] 
     "rare-words": ("Rare words", partial(_plotted, name="rare-words")),
     "faults": ("Repetition and length", _faults),
 }
-"""The analyses in the order of the page: title and what makes the parts, by id."""
 
 
 # Section on attention as alignment: alignment error rate against gold links, and entropy.
@@ -225,7 +219,7 @@ ERRORS = (
     "best threshold, both chosen on validation; means over seeds. The diagonal needs no model."
 )
 ERROR_COLUMNS = ("label", "seed", "read", "method", "aer", "precision", "recall")
-HEADS = "On validation, by arg max, for every run: a head of one seed has nothing to do with that of another."
+HEADS = "On validation, by arg max, for every run; heads of different seeds are unrelated."
 SPREAD = (
     "Entropy of the weights that each target word of the test set gives to the source words: mean over all "
     "heads, lowest head (narrowest) and highest (widest). Shares are of the logarithm of the source "
@@ -241,35 +235,31 @@ def alignment_section(finished: FinishedExperiment) -> tuple[Section, dict[tuple
         require_texts(finished)
         if not all(run.weights.is_file() for run in finished.trained.runs):
             raise ValueError("some runs have no weights.")
-        found = align_experiment(finished.trained)
-        chosen.update(found.chosen)
-        if found.rows:
-            yield _error_bars(found.rows, finished)
-            rows = [{name: row.get(name) for name in ERROR_COLUMNS} for row in found.rows]
+        alignment = align_experiment(finished.trained)
+        chosen.update(alignment.chosen)
+        if alignment.rows:
+            yield _error_bars(alignment.rows, finished)
+            rows = [{name: row.get(name) for name in ERROR_COLUMNS} for row in alignment.rows]
             yield Table(ERRORS, mean_over_seeds(rows), "Alignment errors")
         else:
             yield "Alignment errors are not shown: the corpus has no gold links."
-        if not found.spread:
+        if not alignment.spread:
             yield "No model attends to the source."
             return
-        if found.heads:
-            yield Table(HEADS, found.heads, "Alignment errors of every head")
-        yield Table(SPREAD, mean_over_seeds(found.spread), "Entropy of attention")
+        if alignment.heads:
+            yield Table(HEADS, alignment.heads, "Alignment errors of every head")
+        yield Table(SPREAD, mean_over_seeds(alignment.spread), "Entropy of attention")
 
     return make_section("alignment", "Attention as alignment", parts()), chosen
 
 
 def _error_bars(rows: Sequence[Row], finished: FinishedExperiment) -> Drawing:
-    """Draw the AER by arg max of each model's best head, and of the diagonal baseline.
-
-    A model without attention has no bar.
-    """
     values: dict[str, list[float]] = {label: [] for label in (*finished.labels, BASELINE)}
     for row in rows:
         if row["method"] in (ARG_MAX, BASELINE) and row["read"] != "mean" and row["aer"] is not None:
             values[row["label"]].append(row["aer"])
     title = "Alignment error rate of each model's best head, by arg max"
-    panels = {"alignment error rate (0 is best)": {label: Bar.over(own) for label, own in values.items()}}
+    panels = {"alignment error rate (0 is best)": {label: Bar.over(rates) for label, rates in values.items()}}
     styles = finished.styles | {BASELINE: Style(REFERENCE_COLOR)}
     caption = "Grey line: from the lowest to the highest seed. Diagonal: links that need no model."
     return embed_figure(bar_plot(panels, styles, caption), "aer-bars", title)
@@ -283,10 +273,8 @@ class Methods(NamedTuple):
 
     differing: Table
     conditions: list[tuple[str, str]]
-    """Conditions of the figures as (name, value)."""
     commands: list[str]
     config: str
-    """The experiment as TOML."""
 
 
 def methods(finished: FinishedExperiment) -> Methods:
@@ -304,10 +292,10 @@ def methods(finished: FinishedExperiment) -> Methods:
         if runs[0].run.is_external
     ]
     experiments = [finished.at_budget(budget) for budget in finished.budgets] or [finished]
-    runs = [run.run for each in experiments for run in each.trained.runs]
-    results = [result for each in experiments for result in each.results]
+    runs = [run.run for experiment in experiments for run in experiment.trained.runs]
+    results = [result for experiment in experiments for result in experiment.results]
     folder = finished.folder.resolve().name
-    place = shlex.quote(f"runs/{folder}")
+    quoted = shlex.quote(f"runs/{folder}")
     return Methods(
         differing=Table(
             "A dash: the model has no such setting.",
@@ -318,20 +306,18 @@ def methods(finished: FinishedExperiment) -> Methods:
         conditions=_conditions(finished),
         commands=[
             *train_commands(f"{folder}.toml", results),
-            f"attnbench check {place}",
-            f"attnbench report {place}",
+            f"attnbench check {quoted}",
+            f"attnbench report {quoted}",
         ],
         config=runs_to_toml(runs, systems) if runs else "",
     )
 
 
 def _toml(value: Any) -> str:
-    """Format a setting as in a TOML file."""
     return UNKNOWN if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _conditions(finished: FinishedExperiment) -> list[tuple[str, str]]:
-    """List the known conditions of the figures as (name, value)."""
     pairs = [f"{name} {len(pairs.src):,}" for name, pairs in finished.corpus.splits.items() if pairs.src]
     rows = [run.result.flat() for run in finished.runs]
     conditions = dict(list_conditions(rows))
@@ -343,14 +329,7 @@ def _conditions(finished: FinishedExperiment) -> list[tuple[str, str]]:
 
 
 def tuning_section(finished: FinishedExperiment, folder: Path | None) -> Section | None:
-    """Make the section from a search's trials.jsonl.
-
-    Args:
-        finished: the experiment, whose settings are compared with the winners'.
-        folder: folder of the search; None: that of the experiment, where it has a trials.jsonl.
-
-    Returns:
-        The section; None for an experiment without a search.
+    """Make the section on the search in ``folder``, by default that of the experiment, if it has one.
 
     Raises:
         ValueError: ``folder`` has no trials, or a damaged trials.jsonl.
@@ -375,9 +354,8 @@ def _tuning(finished: FinishedExperiment, folder: Path) -> Iterator[Part]:
 
 
 def _tuning_notes(finished: FinishedExperiment, trials: Sequence[TrialResult]) -> Iterator[str]:
-    """Say how the search went, and where the models were not run with what it found."""
     if len({row["trials"] for row in summarize(trials)}) > 1:
-        yield "Models got different numbers of trials: the search has not ended, so compare with care."
+        yield "The search has not ended: models have different numbers of trials, so compare with care."
     else:
         yield "Every model got the same random draws; the validation set alone decided."
     winners = find_winners(trials)
@@ -386,19 +364,18 @@ def _tuning_notes(finished: FinishedExperiment, trials: Sequence[TrialResult]) -
         winner = winners.get(label)
         if winner is None:
             searched = any(trial.label == label for trial in trials)
-            reason = "no trial of it ended well" if searched else "it was not searched"
+            reason = "all of its trials failed" if searched else "it was not searched"
             yield f"{label}: {reason}, so its settings are not tuned."
         elif other := [name for name, value in winner.settings.items() if settings.get(name) != value]:
-            given = ", ".join(
+            differences = ", ".join(
                 f"{name} {settings.get(name)} (best trial: {winner.settings[name]})" for name in other
             )
-            yield f"{label} was run with other settings than its best trial: {given}."
+            yield f"{label} does not have the settings of its best trial: {differences}."
 
 
 def _search_differences(
     finished: FinishedExperiment, folder: Path, trials: Sequence[TrialResult]
 ) -> Iterator[str]:
-    """Name the settings in which the search differs from the runs, and winners at an edge of the draws."""
     run, searched = shared_settings(finished.runs[0].run), dict[str, Any]()
     if (folder / BEST).is_file():
         experiment = load_experiment(folder / BEST)
@@ -408,7 +385,7 @@ def _search_differences(
         if not experiment.budget.amount:  # that of the reference model, which the runs name
             del searched["budget.amount"]
     else:
-        yield f"Which settings the trials shared is not known: the search has no {BEST}."
+        yield f"The shared settings of the trials are unknown: the search has no {BEST}."
     searched |= {"train.max_updates": max(trial.updates for trial in trials), "train.patience": 0}
     other = [
         f"{name} {value} (here {run[name]})"
@@ -416,10 +393,10 @@ def _search_differences(
         if name in run and run[name] != value
     ]
     if other:
-        yield f"The trials had other settings than these runs: {', '.join(other)}."
+        yield f"Settings of the trials differ from those of the runs: {', '.join(other)}."
     for label, winner in find_winners(trials).items():
         for name, value in winner.settings.items():
             drawn = {trial.settings[name] for trial in trials if trial.label == label}
             if isinstance(value, int | float) and len(drawn) > 2 and value in (min(drawn), max(drawn)):
                 end = "highest" if value == max(drawn) else "lowest"
-                yield f"{label}: its best trial has the {end} {name} that was drawn."
+                yield f"{label}: its best trial has the {end} {name} of all trials."

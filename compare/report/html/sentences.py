@@ -24,7 +24,7 @@ from data.vocabulary import join_words, mark_words, unmarked
 
 
 SENTENCES = 20
-"""Number of sentences drawn from each test set; of a smaller test set, all are shown."""
+"""Sentences drawn from each test set; smaller test sets are shown whole."""
 
 
 class Piece(NamedTuple):
@@ -46,7 +46,6 @@ class Output(NamedTuple):
     chrf: float
     """chrF2, 0 to 100."""
     exact: bool
-    """Whether it equals the reference."""
     pieces: Sequence[Piece]
 
 
@@ -58,7 +57,6 @@ class Sentence:
     number: int
     """Line number in the test set, from 1."""
     words: int
-    """Number of source words."""
     src: str
     ref: str
     outputs: Sequence[Output]
@@ -66,13 +64,13 @@ class Sentence:
 
 
 def draw_numbers(sentences: int, seed: int) -> list[int]:
-    """Draw the indices of the sentences to show, sorted; the same seed gives the same indices."""
+    """Draw the sorted indices of the sentences to show; equal seeds give equal indices."""
     return sorted(random.Random(seed).sample(range(sentences), min(SENTENCES, sentences)))
 
 
 def draw_sentences(finished: FinishedExperiment, seed: int) -> list[Sentence]:
-    """Draw sentences of every test set by ``seed``, with each model's translation."""
-    found = []
+    """Draw sentences of every test set, with the translation of each model."""
+    sentences = []
     chrf = CHRF()
     for test in finished.runs[0].outputs:
         sources, references = finished.sources(test), finished.references(test)
@@ -89,17 +87,14 @@ def draw_sentences(finished: FinishedExperiment, seed: int) -> list[Sentence]:
                 )
                 for label, output in lines.items()
             ]
-            found.append(
+            sentences.append(
                 Sentence(test=test, number=index + 1, words=words[index], src=src, ref=ref, outputs=outputs)
             )
-    return found
+    return sentences
 
 
 def differences(hypothesis: str, reference: str) -> list[Piece]:
-    """Align ``hypothesis`` with ``reference``: words in both, in the same order, and words in only one.
-
-    Words and punctuation characters of ``data.vocabulary`` are compared; white space is not.
-    """
+    """Align ``hypothesis`` with ``reference`` by words and punctuation, in order; white space is ignored."""
     output, wanted = mark_words(hypothesis), mark_words(reference)
     one, other = ([unmarked(token) for token in tokens] for tokens in (wanted, output))
     matcher = SequenceMatcher(None, one, other, autojunk=False)
@@ -127,7 +122,7 @@ def _piece(kind: Literal["same", "extra", "missing"], tokens: Sequence[str]) -> 
 logger = logging.getLogger(__name__)
 
 MOST_BYTES = 1_500_000
-"""Maximum size of the weights in the page, in bytes of JSON; further sentences are left out."""
+"""Largest size of the weights in the page, in bytes of JSON; further sentences are left out."""
 
 
 def attention_viewer(
@@ -135,10 +130,8 @@ def attention_viewer(
 ) -> AttentionViewer:
     """Compute the attention of each model's first seed, all heads, on sentences of the first test set.
 
-    Args:
-        finished: the experiment.
-        numbers: indices of sentences in the test set, from 0; those beyond ``MOST_BYTES`` are left out.
-        chosen: the head to show first by label and seed of the run; other runs show the mean over all heads.
+    ``numbers`` are their indices from 0; those beyond ``MOST_BYTES`` are left out. ``chosen`` has the head to
+    show first by label and seed; other runs show the mean over all heads.
     """
     if not numbers:
         return AttentionViewer(models=[], sentences=[])
@@ -149,14 +142,14 @@ def attention_viewer(
     for run, *_ in finished.trained.labels.values():
         logger.info(f"report: attention of {run.folder.name}")
         color = styles[run.result.label].color
-        model, found = _attend(run, shown, chosen.get((run.result.label, run.result.seed)), color)
+        model, weights_by_index = _attend(run, shown, chosen.get((run.result.label, run.result.seed)), color)
         models.append(model)
-        maps.append(found)
+        maps.append(weights_by_index)
     sentences: list[AttendedSentence] = []
     bytes_left = MOST_BYTES
     for index, (line, pair) in enumerate(zip(numbers, shown, strict=True)):
         links = sorted((j, i) for i, j in gold.links[line].sure)
-        weights = [found.get(index, []) for found in maps]
+        weights = [weights_by_index.get(index, []) for weights_by_index in maps]
         bytes_left -= len(json.dumps(weights, separators=(",", ":")))
         if bytes_left < 0 and sentences:
             break
@@ -175,10 +168,10 @@ def _attend(
     bleu = "" if run.result.bleu is None else f" (BLEU {run.result.bleu:.1f})"
     name = f"{run.result.label}, seed {run.result.seed}{bleu}"
     try:
-        found = {pair.number: pair for pair in attend_words(load_model(run.folder), pairs)}
+        attended = {pair.number: pair for pair in attend_words(load_model(run.folder), pairs)}
     except (OSError, ValueError) as error:
         return AttendedModel(name=name, heads=[], chosen=0, trouble=explain(error)), {}
-    heads = next(iter(found.values())).heads if found else ()
+    heads = next(iter(attended.values())).heads if attended else ()
     chosen = heads.index(best) if best in heads else max(len(heads) - 1, 0)  # the last is the widest mean
     model = AttendedModel(name=name, heads=list(map(str, heads)), chosen=chosen, color=color)
-    return model, {index: hundredths(pair.weights) for index, pair in found.items()}
+    return model, {index: hundredths(pair.weights) for index, pair in attended.items()}

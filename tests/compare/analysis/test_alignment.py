@@ -62,7 +62,7 @@ def test_every_byte_of_a_word_is_in_one_piece(vocabularies: dict[str, Vocabulary
     vocabulary, words = vocabularies[kind], text.split() if kind == "given" else split_words(text)
     shared = shared_bytes(vocabulary, text, vocabulary.encode(text), words)
     assert shared.shape == (len(vocabulary.encode(text)), len(words))
-    if kind in ("words", "characters", "given"):  # which write no escapes
+    if kind in ("words", "characters", "given"):  # these write no escapes
         assert shared.sum(axis=0).tolist() == [len(word.encode()) for word in words]
     assert (shared.sum(axis=0) > 0).all()
     pieces, numbers = shared.nonzero()
@@ -231,17 +231,17 @@ def test_pieces_of_each_side_are_merged_by_its_own_vocabulary():
         build_vocabulary("characters", ["a cd"], size=20), build_vocabulary("words", ["x y z"], size=20)
     )
     translator = Translator(UniformAttention(), pair, DecodeConfig(), torch.device("cpu"))
-    (found,) = attend_words(translator, word_pairs(Pairs(("a cd",), ("x y z",))))
-    np.testing.assert_allclose(found.weights, [[[0.2, 0.4]] * 3], atol=1e-7)
+    (measured,) = attend_words(translator, word_pairs(Pairs(("a cd",), ("x y z",))))
+    np.testing.assert_allclose(measured.weights, [[[0.2, 0.4]] * 3], atol=1e-7)
 
 
 def test_link_counts_of_fixed_attention_by_hand():
     """Backwards is always correct; forwards only in the middle of 3 words and for 1 word: 2 of 10 links."""
-    found = measure_alignment(fixed_attention({"cross": [backwards, forwards]}), reversed_gold(*SENTENCES))
-    assert found.link_counts(found.best("arg max", [0])) == AlignmentCounts(10, 10, 10, 10)
-    assert found.link_counts(found.best("arg max", [1])) == AlignmentCounts(10, 10, 2, 2)
+    measured = measure_alignment(fixed_attention({"cross": [backwards, forwards]}), reversed_gold(*SENTENCES))
+    assert measured.link_counts(measured.best("arg max", [0])) == AlignmentCounts(10, 10, 10, 10)
+    assert measured.link_counts(measured.best("arg max", [1])) == AlignmentCounts(10, 10, 2, 2)
     # The mean of both has equal weights, of which the first is often the correct one.
-    assert found.best("arg max", [1, 2]).head == 2
+    assert measured.best("arg max", [1, 2]).head == 2
 
 
 def test_the_best_head_on_validation_is_reported_on_test():

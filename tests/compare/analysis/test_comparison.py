@@ -51,7 +51,7 @@ from data.text import read_lines
 from tests.kits.common import SHARED
 from tests.kits.experiments import make_finished, pairs
 
-REFERENCES = [f"the {noun} sat on the {place} {i}" for i in range(10) for noun in "ab" for place in "cd"]
+REFERENCES = [f"the {noun} sat on the {seat} {i}" for i in range(10) for noun in "ab" for seat in "cd"]
 
 
 def with_errors(*wrong: int) -> list[str]:
@@ -79,13 +79,13 @@ PAIRS = [("good", "bad"), ("alike", "bad"), ("alike", "good")]
 
 def test_each_model_is_compared_with_each_above_it_or_with_a_baseline():
     """On the first test set alone; p is corrected for the three pairs."""
-    found = compare_models({**THREE, "long": THREE["test"]})
-    assert [(each.first, each.second) for each in found] == PAIRS
-    assert {each.seeds for each in found} == {(3, 3)}
-    assert [each.kind == "decided" for each in found] == [True, True, False]
-    assert [each.p for each in found] == holm_correction([each.p_alone for each in found])
+    comparisons = compare_models({**THREE, "long": THREE["test"]})
+    assert [(pair.first, pair.second) for pair in comparisons] == PAIRS
+    assert {pair.seeds for pair in comparisons} == {(3, 3)}
+    assert [pair.kind == "decided" for pair in comparisons] == [True, True, False]
+    assert [pair.p for pair in comparisons] == holm_correction([pair.p_alone for pair in comparisons])
     against = compare_models(THREE, baseline="good")
-    assert [(each.first, each.second) for each in against] == [("bad", "good"), ("alike", "good")]
+    assert [(pair.first, pair.second) for pair in against] == [("bad", "good"), ("alike", "good")]
     assert compare_models({"test": replace(THREE["test"], baseline="good")}) == against
     with pytest.raises(ValueError, match="no finished model is labelled 'god'; did you mean 'good'"):
         compare_models(THREE, baseline="god")
@@ -103,31 +103,31 @@ def test_with_equal_sentences_the_test_is_that_of_scipy():
     """No score changes over resamples: Welch's t test of the seeds alone."""
     one, other = (10.0, 12.0, 14.5), (9.0, 8.0, 8.4, 9.1, 7.0)
     same = np.zeros(20)
-    found = welch_test(*(sampled(*((score, same) for score in scores)) for scores in (one, other)))
+    result = welch_test(*(sampled(*((score, same) for score in scores)) for scores in (one, other)))
     expected = ttest_ind(one, other, equal_var=False)
-    assert found.p == pytest.approx(expected.pvalue, rel=1e-12)
-    assert found.dof == pytest.approx(expected.df, rel=1e-12)
-    assert found.interval() == pytest.approx(expected.confidence_interval(), rel=1e-9)
-    assert found.interval(0.9) == pytest.approx(expected.confidence_interval(0.9), rel=1e-9)
+    assert result.p == pytest.approx(expected.pvalue, rel=1e-12)
+    assert result.dof == pytest.approx(expected.df, rel=1e-12)
+    assert result.interval() == pytest.approx(expected.confidence_interval(), rel=1e-9)
+    assert result.interval(0.9) == pytest.approx(expected.confidence_interval(0.9), rel=1e-9)
 
 
 def test_the_variance_over_sentences_is_added_and_an_interaction_counted_once():
     """By hand: the seeds of the first model change alike, those of the second in opposite directions."""
-    swing = np.tile([-1.0, 1.0], 100)  # of variance 200 / 199
-    found = welch_test(sampled((10.0, 3 * swing), (14.0, 3 * swing)), sampled((4.0, swing), (7.0, -swing)))
+    swing = np.tile([-1.0, 1.0], 100)  # variance 200 / 199
+    result = welch_test(sampled((10.0, 3 * swing), (14.0, 3 * swing)), sampled((4.0, swing), (7.0, -swing)))
     sentences, unit = 9 * 200 / 199, 200 / 199
     seeds = 8 / 2, 4.5 / 2
     shared = sentences - unit  # the mean of the second does not change; its interaction is that of one seed
     total = shared + sum(seeds)
-    assert (found.difference, found.error) == (6.5, pytest.approx(math.sqrt(total)))
-    assert found.dof == pytest.approx(total**2 / (shared**2 / 49 + seeds[0] ** 2 + seeds[1] ** 2))
-    half = t_quantile(found.dof) * found.error
-    assert found.interval() == pytest.approx((6.5 - half, 6.5 + half))
+    assert (result.difference, result.error) == (6.5, pytest.approx(math.sqrt(total)))
+    assert result.dof == pytest.approx(total**2 / (shared**2 / 49 + seeds[0] ** 2 + seeds[1] ** 2))
+    half = t_quantile(result.dof) * result.error
+    assert result.interval() == pytest.approx((6.5 - half, 6.5 + half))
     # Seeds that agree by luck have at least the variance that their sentences show, and its freedom.
-    found = welch_test(sampled((10.0, 3 * swing), (14.0, 3 * swing)), sampled((5.4, swing), (5.6, -swing)))
+    result = welch_test(sampled((10.0, 3 * swing), (14.0, 3 * swing)), sampled((5.4, swing), (5.6, -swing)))
     total = shared + seeds[0] + unit
-    assert (found.difference, found.error) == (6.5, pytest.approx(math.sqrt(total)))
-    assert found.dof == pytest.approx(total**2 / (shared**2 / 49 + seeds[0] ** 2 + unit**2 / 49))
+    assert (result.difference, result.error) == (6.5, pytest.approx(math.sqrt(total)))
+    assert result.dof == pytest.approx(total**2 / (shared**2 / 49 + seeds[0] ** 2 + unit**2 / 49))
     assert welch_test(sampled((1.0, 0 * swing)), sampled((1.0, 0 * swing))).p == 1
     assert welch_test(sampled((1.0, 0 * swing)), sampled((2.0, 0 * swing))).p == 0
 
@@ -135,8 +135,8 @@ def test_the_variance_over_sentences_is_added_and_an_interaction_counted_once():
 def test_with_one_seed_the_test_is_of_the_sentences_alone():
     rng = np.random.default_rng(0)
     one, other = rng.normal(size=(2, 400))
-    found = welch_test(sampled((10.0, one)), sampled((9.0, other), (9.5, other)))
-    assert found.error == pytest.approx(math.sqrt((one - other).var(ddof=1) + 0.125 / 2))
+    result = welch_test(sampled((10.0, one)), sampled((9.0, other), (9.5, other)))
+    assert result.error == pytest.approx(math.sqrt((one - other).var(ddof=1) + 0.125 / 2))
     alone = welch_test(sampled((10.0, one)), sampled((9.0, other)))
     assert (alone.error, alone.dof) == (pytest.approx((one - other).std(ddof=1)), pytest.approx(49))
 
@@ -169,12 +169,12 @@ def test_with_one_seed_p_is_that_of_multeval():
 @pytest.mark.parametrize("name", ["alike seeds", "seeds 0.5", "seeds 0.5, 0.7, 0.3 and 3.6"])
 def test_the_rule_is_right_as_often_as_it_says(name: str):
     """600 experiments of four models: standard errors of 0.9% (0.4% of the intervals of six pairs)."""
-    found = rates(3, SETTINGS[name], 600)
-    assert 0.93 <= found.coverage <= 0.97
-    assert found.false_wins <= 0.08
-    assert found.false_families <= 0.1
-    assert found.false_alike <= 0.08
-    assert found.promised == pytest.approx(0.77, abs=0.07)
+    measured = rates(3, SETTINGS[name], 600)
+    assert 0.93 <= measured.coverage <= 0.97
+    assert measured.false_wins <= 0.08
+    assert measured.false_families <= 0.1
+    assert measured.false_alike <= 0.08
+    assert measured.promised == pytest.approx(0.77, abs=0.07)
 
 
 def test_the_rates_of_two_seeds_are_those_of_the_published_simulation():
@@ -197,16 +197,19 @@ def test_the_mean_over_test_sets_decides_where_the_experiment_says_so():
     assert both.resampled.var() == pytest.approx(changes.var() / 2, rel=0.05)
     long = scored(good={1: worse(0, 0), 2: worse(1, 0)}, bad={1: worse(9, 1), 2: worse(7, 2)})["test"]
     short = scored(good={1: worse(5, 0), 2: worse(2, 0)}, bad={1: worse(4, 1), 2: worse(3, 2)})["test"]
-    expected = np.mean([[each.score for each in test.models["bad"].values()] for test in (long, short)])
-    expected -= np.mean([[each.score for each in test.models["good"].values()] for test in (long, short)])
+    expected = np.mean([[score.score for score in test.models["bad"].values()] for test in (long, short)])
+    expected -= np.mean([[score.score for score in test.models["good"].values()] for test in (long, short)])
     sets = {name: replace(test, outcome="mean") for name, test in (("long", long), ("short", short))}
-    (found,) = compare_models(sets)
-    assert (found.difference, found.test) == (pytest.approx(expected), "the mean of 2 test sets")
+    (comparison,) = compare_models(sets)
+    assert (comparison.difference, comparison.test) == (pytest.approx(expected), "the mean of 2 test sets")
     named = {name: replace(test, name=name, outcome="short") for name, test in sets.items()}
-    (found,) = compare_models(named)
-    assert (found.test, found.difference) == ("short", compare_models({"short": short})[0].difference)
+    (comparison,) = compare_models(named)
+    assert (comparison.test, comparison.difference) == (
+        "short",
+        compare_models({"short": short})[0].difference,
+    )
     missing = {name: replace(test, outcome="test_x") for name, test in sets.items()}
-    with pytest.raises(ValueError, match=r'"test_x": no such test set; choose first, mean, long, short$'):
+    with pytest.raises(ValueError, match=r'"test_x" is no test set; choose one of first, mean, long, short$'):
         compare_models(missing)
 
 
@@ -225,7 +228,7 @@ def test_documents_are_resampled_instead_of_sentences():
 
 def test_one_sentence_says_nothing_about_others():
     one = score_test_set("test", REFERENCES[:1], {"a": {1: REFERENCES[:1]}, "b": {1: ["x"]}}, resamples=50)
-    with pytest.raises(ValueError, match="test has one sentence"):
+    with pytest.raises(ValueError, match="test has only one sentence"):
         compare_models({"test": one})
 
 
@@ -272,14 +275,14 @@ PROBABLY = "would probably have been detected"
             {"seeds": (3, 1), "p": 0.3, "interval_90": Interval(-0.5, 0.5)},
             f"not significant; a difference of about 3.2 between trained models {PROBABLY}",
         ),
-        ({"failed": ("old seed 4",)}, "not compared, as runs failed: old seed 4"),
+        ({"failed": ("old seed 4",)}, "not compared, because runs failed: old seed 4"),
     ],
 )
 def test_the_verdict_follows_from_the_corrected_p_the_interval_and_the_seeds(
     changes: dict[str, Any], verdict: str
 ):
-    found = replace(WON, **changes)
-    assert found.verdict == found.swapped().verdict == verdict
+    comparison = replace(WON, **changes)
+    assert comparison.verdict == comparison.swapped().verdict == verdict
 
 
 def test_a_comparison_from_the_other_side():
@@ -415,8 +418,8 @@ def test_speeds_are_compared_round_by_round_in_each_phase(
             "The timings of these models, which took turns, were disturbed: the lowest share of the "
             "processor or of the machine's best speed was 85%."
         )
-    for found in (compared("X", "Y", 2.1), compared("Y", "X", -2.1)):
-        first, *others = headlines(two(tmp_path, slow, **changes), [found])
+    for comparison in (compared("X", "Y", 2.1), compared("Y", "X", -2.1)):
+        first, *others = headlines(two(tmp_path, slow, **changes), [comparison])
         assert first == "On test, X beats Y by 2.1 BLEU (p = 0.003), 3 seeds each."
         assert others == words
 
@@ -431,11 +434,11 @@ def test_no_model_wins_by_a_seed_that_failed(tmp_path: Path):
     wrong = {("X", 1): 0, ("X", 3): 0, ("Y", 1): 4, ("Y", 2): 0, ("Y", 3): 4}
     figures: Figures = {run: {"bleu": 99.0 - spoilt} for run, spoilt in wrong.items()}
     finished = finished_of(tmp_path, figures, wrong, failed=[("X", 2), ("Z", 1)])
-    (found,) = compare_models({"test": score_tests(finished, resamples=20)["test"]})
-    assert found.failed == ("X seed 2",)
-    assert headlines(finished, [replace(found, p=0.001)]) == [
+    (comparison,) = compare_models({"test": score_tests(finished, resamples=20)["test"]})
+    assert comparison.failed == ("X seed 2",)
+    assert headlines(finished, [replace(comparison, p=0.001)]) == [
         "On test, X is not compared where runs failed: X seed 2.",
-        "Not compared, as runs failed and none ended: Z.",
+        "Not compared, because all their runs failed: Z.",
     ]
 
 
@@ -458,11 +461,11 @@ def test_the_best_model_is_compared_with_every_other_by_kind_of_verdict(tmp_path
         "On test, a is 10.0 BLEU behind c: not significant. With these seeds a difference of about 12.3 "
         f"{PROBABLY}.",
     ]
-    two_seeds = [replace(each, seeds=(2, 3)) for each in pairs]
+    two_seeds = [replace(pair, seeds=(2, 3)) for pair in pairs]
     assert headlines(finished, two_seeds)[-1].startswith(
         "With two seeds, the test calls one of two equal models better in up to 6% of experiments"
     )
-    one_seed = [replace(each, seeds=(1, 1)) for each in pairs]
+    one_seed = [replace(pair, seeds=(1, 1)) for pair in pairs]
     assert headlines(finished, one_seed)[0] == (
         "On test, c is ahead of b by 20.0 BLEU (p = 0.003) and e by 0.20 BLEU (p = 0.0005): significant on "
         "this test set, with one seed."
@@ -473,13 +476,16 @@ def test_the_model_of_the_plan_is_compared_with_those_above_and_below_it(tmp_pat
     figures: Figures = {(label, 1): {"bleu": bleu} for label, bleu in (("a", 30.0), ("b", 20.0), ("c", 40.0))}
     finished = finished_of(tmp_path, figures)
     scoring = ScoringConfig(baseline="a")
-    runs = [replace(each, run=replace(each.run, scoring=scoring)) for each in finished.runs]
+    runs = [
+        replace(finished_run, run=replace(finished_run.run, scoring=scoring))
+        for finished_run in finished.runs
+    ]
     planned = [compared("b", "a", -10.0), compared("c", "a", 10.0)]
     assert headlines(replace(finished, runs=runs), planned) == [
         "On test, a beats b by 10.0 BLEU (p = 0.003), 3 seeds each.",
         "On test, c beats a by 10.0 BLEU (p = 0.003).",
     ]
-    unclear = [replace(each, p=0.2, smallest=12.0) for each in planned]
+    unclear = [replace(pair, p=0.2, smallest=12.0) for pair in planned]
     assert headlines(replace(finished, runs=runs), unclear) == [
         "On test, c is 10.0 BLEU ahead of a and b is 10.0 BLEU behind a: not significant. With these seeds a "
         f"difference of about 12.0 {PROBABLY}.",
@@ -517,9 +523,14 @@ def test_every_test_set_and_the_likelihood_has_a_sentence(tmp_path: Path):
         "By log-likelihood, the second outcome: a beats b by 0.500 nats per token (p < 0.0001), 3 seeds each."
     ]
     scoring = replace(finished.runs[0].run.scoring, outcome="mean")
-    runs = [replace(each, run=replace(each.run, scoring=scoring)) for each in finished.runs]
+    runs = [
+        replace(finished_run, run=replace(finished_run.run, scoring=scoring))
+        for finished_run in finished.runs
+    ]
     planned = replace(finished, runs=runs)
-    assert [each.split(",")[0] for each in further_outcomes(planned, score_tests(planned, resamples=50))] == [
+    assert [
+        sentence.split(",")[0] for sentence in further_outcomes(planned, score_tests(planned, resamples=50))
+    ] == [
         "On test",
         "On test_long",
         "By log-likelihood",
@@ -532,11 +543,11 @@ def test_every_test_set_and_the_likelihood_has_a_sentence(tmp_path: Path):
 
 def test_models_that_have_not_learned_are_not_compared(tmp_path: Path):
     figures: Figures = {("a", 1): {"bleu": 5.5}, ("b", 1): {"bleu": 2.1}}
-    found = headlines(finished_of(tmp_path / "both", figures), [compared("a", "b", 3.4)])
-    assert found == ["No model translates yet (highest BLEU 5.5): train longer before comparing."]
+    sentences = headlines(finished_of(tmp_path / "both", figures), [compared("a", "b", 3.4)])
+    assert sentences == ["No model translates yet (highest BLEU 5.5): train longer before comparing."]
     same: Figures = {("a", 1): {"bleu": 30.0}, ("b", 1): {"bleu": 30.0}}
-    found = headlines(finished_of(tmp_path / "same", same), [compared("a", "b", 0.0)])
-    assert found == ["All models have the same BLEU, 30.0."]
+    sentences = headlines(finished_of(tmp_path / "same", same), [compared("a", "b", 0.0)])
+    assert sentences == ["All models have the same BLEU, 30.0."]
     alone = headlines(finished_of(tmp_path / "one", {("a", 1): {"bleu": 30.0}}), [])
     assert alone == ["There is one finished model, so nothing to compare."]
 

@@ -90,10 +90,10 @@ def test_curves_are_built_of_the_budgets_that_all_seeds_have():
         for seed, flops in ((1, 1e11), (2, 3e11))
         for budget in (4000, 1000, 2000)
     ]
-    (found,) = make_curves([*points, point("a", 1, 8000, 8e14, 40.0)]).values()
-    assert list(found.updates) == [1000, 2000, 4000]
-    assert found.costs == pytest.approx([2e14, 4e14, 8e14])
-    assert found.scores.tolist() == [[32, 33, 35], [33, 34, 36]]
+    (trimmed,) = make_curves([*points, point("a", 1, 8000, 8e14, 40.0)]).values()
+    assert list(trimmed.updates) == [1000, 2000, 4000]
+    assert trimmed.costs == pytest.approx([2e14, 4e14, 8e14])
+    assert trimmed.scores.tolist() == [[32, 33, 35], [33, 34, 36]]
     (minutes,) = make_curves(points, "bleu", "minutes").values()
     assert minutes.costs.tolist() == [1, 2, 4]
     assert make_curves([point("lm", 1, 1000, 1e14, None)]) == {}
@@ -134,7 +134,7 @@ def test_time_to_quality_is_that_of_the_mean_curve():
     assert [name for name in time_to_quality(points).rows[0] if "minutes" in name] == [
         *("minutes_to_24", "minutes_to_26", "minutes_to_28")
     ]
-    with pytest.raises(ValueError, match="language models translate nothing"):
+    with pytest.raises(ValueError, match="language models have no BLEU"):
         time_to_quality([point("lm", 1, 1000, 1e14, None)])
 
 
@@ -160,24 +160,26 @@ def test_the_leaders_are_named_in_one_line(means: dict[str, list[float]], leader
 
 def test_slopes_and_their_tests_are_those_of_scipy():
     curves = [noisy(name, [30, 31, 32, 33 + i], i) for i, name in enumerate("abc")]
-    slopes = [[linregress(np.log2(each.costs), row).slope for row in each.scores] for each in curves]
-    assert [each.slopes.tolist() for each in curves] == [pytest.approx(each) for each in slopes]
+    slopes = [[linregress(np.log2(line.costs), row).slope for row in line.scores] for line in curves]
+    assert [line.slopes.tolist() for line in curves] == [pytest.approx(line) for line in slopes]
     expected = ttest_1samp(slopes[0], 0).confidence_interval()
     assert curves[0].slope_interval == pytest.approx(tuple(expected))
-    found = compare_slopes([(curves[0], curves[1]), (curves[0], curves[2])])
+    differences = compare_slopes([(curves[0], curves[1]), (curves[0], curves[2])])
     tests = [ttest_ind(slopes[0], other, equal_var=False) for other in slopes[1:]]
-    assert [each.test.p for each in found] == pytest.approx([test.pvalue for test in tests])
-    assert found[1].test.interval() == pytest.approx(tuple(tests[1].confidence_interval()))
-    assert [each.p for each in found] == pytest.approx(holm_correction([test.pvalue for test in tests]))
-    assert str(found[0]).startswith("Per doubling of the training FLOPs a ")
-    with pytest.raises(ValueError, match=r"^one has one seed: slopes are compared over two seeds or more$"):
+    assert [difference.test.p for difference in differences] == pytest.approx([test.pvalue for test in tests])
+    assert differences[1].test.interval() == pytest.approx(tuple(tests[1].confidence_interval()))
+    assert [difference.p for difference in differences] == pytest.approx(
+        holm_correction([test.pvalue for test in tests])
+    )
+    assert str(differences[0]).startswith("Each doubling of the training FLOPs adds ")
+    with pytest.raises(ValueError, match=r"^one has one seed; comparing slopes needs two or more$"):
         compare_slopes([(curves[0], curve("one", [1, 2, 3, 4]))])
 
 
 def test_a_level_is_reached_where_the_mean_curve_meets_it():
     """The means are 20, 30, 30, 40: 25 is half a doubling after the first budget."""
-    found = curve("a", [19, 31, 29, 40], [21, 29, 31, 40])
-    assert [found.cost_of(score) for score in (19, 25, 30, 40, 41)] == [
+    rising = curve("a", [19, 31, 29, 40], [21, 29, 31, 40])
+    assert [rising.cost_of(score) for score in (19, 25, 30, 40, 41)] == [
         *(pytest.approx(cost) for cost in (1e14, 1e14 * 2**0.5, 2e14, 8e14)),
         None,
     ]
@@ -186,10 +188,10 @@ def test_a_level_is_reached_where_the_mean_curve_meets_it():
 def test_crossings_by_hand():
     """b is 1 behind and then 1 ahead: the lines cross in the middle of the second doubling."""
     one, other = curve("a", [30, 31, 32, 33]), curve("b", [28, 30, 33, 36])
-    found = find_crossing(one, other)
-    assert (found.leader, found.interval, found.several) == ("b", None, False)
-    assert found.cost == pytest.approx(2e14 * 2**0.5)
-    assert find_crossing(other, one) == found
+    crossing = find_crossing(one, other)
+    assert (crossing.leader, crossing.interval, crossing.several) == ("b", None, False)
+    assert crossing.cost == pytest.approx(2e14 * 2**0.5)
+    assert find_crossing(other, one) == crossing
     assert find_crossing(one, replace(other, scores=other.scores - 9))[:2] == ("a", 0)
     assert find_crossing(one, replace(other, scores=one.scores)).cost == np.inf
     twice = curve("c", [31, 30, 33, 34])
@@ -202,21 +204,21 @@ def test_crossings_by_hand():
 
 def test_the_interval_of_a_crossing_is_a_bootstrap_over_seeds():
     """It contains the true crossing, shrinks with the noise, and is open where curves may not cross."""
-    found = find_crossing(FLAT, STEEP)
-    assert found.interval is not None
-    assert found.interval.low < found.cost < found.interval.high
-    assert found.interval.low < 1e14 * 2 ** (2 / 1.1) < found.interval.high
+    crossing = find_crossing(FLAT, STEEP)
+    assert crossing.interval is not None
+    assert crossing.interval.low < crossing.cost < crossing.interval.high
+    assert crossing.interval.low < 1e14 * 2 ** (2 / 1.1) < crossing.interval.high
     quiet = [
-        noisy(each.label, means, 1, sd=0.01)
-        for each, means in ((FLAT, [38, 38.5, 39, 39.5]), (STEEP, [36, 37.6, 39.2, 40.8]))
+        noisy(line.label, means, 1, sd=0.01)
+        for line, means in ((FLAT, [38, 38.5, 39, 39.5]), (STEEP, [36, 37.6, 39.2, 40.8]))
     ]
     narrow = find_crossing(*quiet).interval
     assert narrow is not None
-    assert narrow.high - narrow.low < 0.1 * (found.interval.high - found.interval.low)
+    assert narrow.high - narrow.low < 0.1 * (crossing.interval.high - crossing.interval.low)
     open_end = find_crossing(noisy("a", [30] * 4, 1, sd=1), noisy("b", [30, 30, 30, 30.5], 2, sd=1)).interval
     assert open_end is not None
     assert open_end.high == np.inf
-    few = [replace(each, scores=each.scores[:2]) for each in (FLAT, STEEP)]
+    few = [replace(line, scores=line.scores[:2]) for line in (FLAT, STEEP)]
     assert find_crossing(*few).interval is None
 
 
@@ -232,12 +234,12 @@ def test_the_interval_of_a_crossing_has_expanded_percentiles():
 
 def test_intervals_of_slopes_and_crossings_cover_the_truth():
     """400 experiments of five seeds: a standard error of 1.1%."""
-    found = curve_rates(5, 400)
-    assert 0.92 <= found.slope_coverage <= 0.98
-    assert found.slope_false_wins <= 0.08
-    assert found.slope_power > 0.8
-    assert found.crossing_coverage >= 0.92
-    assert found.crossing_at_end >= 0.92
+    measured = curve_rates(5, 400)
+    assert 0.92 <= measured.slope_coverage <= 0.98
+    assert measured.slope_false_wins <= 0.08
+    assert measured.slope_power > 0.8
+    assert measured.crossing_coverage >= 0.92
+    assert measured.crossing_at_end >= 0.92
 
 
 VERDICT = Comparison(
@@ -270,7 +272,7 @@ def test_the_outcome_over_budgets_is_a_sentence():
     )
     below = replace(other, scores=other.scores - 9)
     assert describe_curves(one, below, later) == (
-        "flat leads steep at all budgets, 1,000 to 8,000 updates; by the means flat is ahead throughout."
+        "flat leads steep at all budgets, 1,000 to 8,000 updates; on average flat is ahead throughout."
     )
     assert describe_curves(one, below, {}).startswith(
         "flat is 11.0 to 7.7 BLEU ahead of steep at all budgets"
@@ -279,7 +281,7 @@ def test_the_outcome_over_budgets_is_a_sentence():
 
 
 def test_all_sentences_come_from_scores_and_comparisons_by_budget():
-    curves = {each.label: each for each in (FLAT, STEEP, curve("one", [1, 2, 3, 4]))}
+    curves = {line.label: line for line in (FLAT, STEEP, curve("one", [1, 2, 3, 4]))}
     comparisons = {1000: [VERDICT], 8000: [VERDICT.swapped()], 4000: []}
     planned = [("flat", "steep"), ("one", "steep")]
     crossing, other, slopes = describe_costs(curves, planned, comparisons)
@@ -289,5 +291,5 @@ def test_all_sentences_come_from_scores_and_comparisons_by_budget():
     (expected,) = compare_slopes([(FLAT, STEEP)])
     assert slopes == str(expected)
     short = Curve(label="short", updates=BUDGETS[:1], costs=COSTS[:1], scores=np.array([[1.0]]))
-    with pytest.raises(ValueError, match=r"^short: its seeds have 1 budgets in common; a curve needs two$"):
+    with pytest.raises(ValueError, match=r"^short: its seeds share 1 budgets, but a curve needs two$"):
         describe_costs({**curves, "short": short}, planned, comparisons)

@@ -45,7 +45,7 @@ def test_models_on_the_fronts_of_speed_and_size(tmp_path: Path):
     rows = pareto(finished).rows
     assert [(row["label"], row["speed_front"], row["size_front"]) for row in rows] == [
         ("slow", True, True),
-        ("fast", True, False),  # as good as "small", but larger
+        ("fast", True, False),  # equal to "small", but larger
         ("small", False, True),
         ("worse", False, False),
     ]

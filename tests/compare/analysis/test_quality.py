@@ -101,9 +101,9 @@ def test_each_bucket_is_scored_as_a_corpus_over_all_test_sets(tmp_path: Path):
 
 def test_matches_are_clipped_and_counted_per_line():
     # Line 1: 2 of 3 "a" match, 1 of 1 "b". Line 2: "c" is in the reference of line 1 only.
-    found = count_matches([["a", "a", "a", "b"], ["c"]], [["b", "a", "a", "c"], ["a"]], str)
-    assert [counts.total() for counts in found] == [3, 5, 5]
-    assert found[0] == {"a": 2, "b": 1}
+    matches = count_matches([["a", "a", "a", "b"], ["c"]], [["b", "a", "a", "c"], ["a"]], str)
+    assert [counts.total() for counts in matches] == [3, 5, 5]
+    assert matches[0] == {"a": 2, "b": 1}
 
 
 def test_words_are_grouped_by_training_count(tmp_path: Path):

@@ -58,7 +58,7 @@ def test_equal_sentences_have_similarity_1_and_foreign_ones_0():
 
 def test_the_baseline_copies_and_quarters_are_scored_apart(tmp_path: Path):
     """It is right about the two sentences that training has, and a model about the two others."""
-    known = [
+    seen = [
         ("The old dog sees a red cat.", "Der alte Hund sieht."),
         ("A tree is there.", "Ein Baum ist da."),
     ]
@@ -66,8 +66,8 @@ def test_the_baseline_copies_and_quarters_are_scored_apart(tmp_path: Path):
     outputs = ["falsch falsch falsch falsch"] * 2 + [target for _, target in new]
     finished = make_finished(
         tmp_path,
-        train=pairs(*known),
-        tests={"test": pairs(*known, *new)},
+        train=pairs(*seen),
+        tests={"test": pairs(*seen, *new)},
         outputs={("a", 1): {"test": outputs}},
     )
     rows = by_similarity(finished).rows

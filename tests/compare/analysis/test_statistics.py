@@ -65,7 +65,7 @@ def test_any_text_and_any_resample_scores_as_in_sacrebleu(pairs: list[tuple[str,
 
 
 def test_a_resample_has_the_size_of_the_test_set_and_is_uniform():
-    """How often each sentence is drawn is binomial with mean 2000 and standard deviation 44."""
+    """The draws of a sentence are binomial with mean 2000 and standard deviation 44."""
     draws = bootstrap_draws(40, 2000)
     assert (draws.sum(axis=1) == 40).all()
     assert np.abs(draws.sum(axis=0) - 2000).max() < 5 * 44
@@ -99,15 +99,15 @@ def test_files_that_differ_are_told_from_those_that_do_not(tmp_path: Path):
         return sacrebleu(list(one), references) - sacrebleu(list(other), references)
 
     everything = [abs(differ(swaps)) for swaps in product((False, True), repeat=6)]
-    exact = sum(found >= everything[0] - 1e-9 for found in everything) / len(everything)
+    exact = sum(value >= everything[0] - 1e-9 for value in everything) / len(everything)
     assert exact < 0.05
     assert (same.difference, same.p) == (0, 1)
     assert (first.first, first.second) == (str(files[0]), str(files[2]))
     assert first.difference == pytest.approx(differ([False] * 6))
     assert first.p == second.p == pytest.approx(3 * exact, rel=0.15)  # Holm, of three
-    assert [each.p for each in compare_files([files[0], files[0]], [tmp_path / "ref"])] == [1]
+    assert [pair.p for pair in compare_files([files[0], files[0]], [tmp_path / "ref"])] == [1]
     (tmp_path / "short").write_text("one line\n")
-    with pytest.raises(ValueError, match=r"short has 1 lines but \S*ref has 6"):
+    with pytest.raises(ValueError, match=r"short has 1 lines, but \S*ref has 6"):
         compare_files([files[0], tmp_path / "short"], [tmp_path / "ref"])
 
 
@@ -219,8 +219,8 @@ def test_combined_interval_has_95_percent_coverage(
 
 def test_each_interval_covers_its_own_source_of_variation_only():
     scores, resampled, same_models, same_sentences = simulate(3, 4, 1, 0.3)
-    found = [confidence_intervals(*pair, N) for pair in zip(scores, resampled, strict=True)]
-    test_set, seeds, combined = ([each[i] for each in found] for i in range(3))
+    intervals = [confidence_intervals(*pair, N) for pair in zip(scores, resampled, strict=True)]
+    test_set, seeds, combined = ([triple[i] for triple in intervals] for i in range(3))
     assert 0.92 <= coverage(test_set, same_models) <= 0.97
     assert 0.92 <= coverage(seeds, same_sentences) <= 0.97
     assert coverage(test_set, TRUTH) < 0.92

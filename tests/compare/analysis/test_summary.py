@@ -29,7 +29,7 @@ def test_tables_show_the_largest_budget_or_the_one_asked_for(
     assert "1,000 | lstm" in shown
     assert "4,000" not in shown
     assert main(["table", str(budgets), "--budget", "50"]) == 2
-    assert "no run has the budget 50; there are 1000, 4000" in capsys.readouterr().err
+    assert "no run has the budget 50; choose one of 1000, 4000" in capsys.readouterr().err
 
 
 def test_the_summary_that_is_stored_is_that_of_the_largest_budget(budgets: Path):
@@ -47,7 +47,7 @@ def test_the_outcome_names_who_leads_where_and_where_the_curves_cross(budgets: P
     flops = [1e6 * 100 * budget for budget in (1_000, 4_000)]
     crossing = float(next(word for word in pair.replace(",", "").split() if "e1" in word))
     assert flops[0] < crossing < flops[1]
-    assert sum(line.startswith("Per doubling of the training FLOPs") for line in outcome) == 3
+    assert sum(line.startswith("Each doubling of the training FLOPs") for line in outcome) == 3
     assert not any("cross" in line for line in summarise(budgets, budget=1_000).outcome)
 
 
@@ -56,8 +56,8 @@ def test_with_a_baseline_its_curve_alone_is_compared_and_a_quick_try_is_called_o
         edit_text(config, "[train]", '[scoring]\nbaseline = "rnn"\n[train]\nquick = true')
     first, *others = summarise(budgets).outcome
     assert first == QUICK_TRY
-    slopes = [line.split(" ") for line in others if line.startswith("Per doubling")]
-    assert [(words[6], words[10]) for words in slopes] == [("lstm", "rnn"), ("transformer", "rnn")]
+    slopes = [line.split(" ") for line in others if line.startswith("Each doubling")]
+    assert [(words[10], words[15]) for words in slopes] == [("lstm", "rnn:"), ("transformer", "rnn:")]
 
 
 def test_a_point_of_a_budget_has_the_costs_of_its_result(budgets: Path):

@@ -45,8 +45,8 @@ def test_scores_equal_the_formulas_over_sets(proposed: np.ndarray, sure: np.ndar
         pairs=(WordPair("", "", ("x",) * 3, ("y",) * 4),),
         links=(Links(frozenset(s), frozenset(p)).exchanged(),),
     )
-    for links, found in zip(proposed, gold.count(0, proposed), strict=True):
-        a, counts = {tuple(link) for link in np.argwhere(links)}, AlignmentCounts(*found.tolist())
+    for links, sums in zip(proposed, gold.count(0, proposed), strict=True):
+        a, counts = {tuple(link) for link in np.argwhere(links)}, AlignmentCounts(*sums.tolist())
         assert counts == (len(a), len(s), len(a & s), len(a & p))
         if a or s:
             assert counts.aer == pytest.approx(formulas.alignment_error_rate(a, s, p))
@@ -69,7 +69,7 @@ def test_every_notation_of_possible_links_is_read(line: str):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("1 1 1 S\n1 2 2 P\n", r"links\.txt is in NAACL format, a link per line \(1 1 1 S\)"),
+        ("1 1 1 S\n1 2 2 P\n", r"links\.txt is in NAACL format, with one link per line \(1 1 1 S\)"),
         ("0-0\n\n", r"links\.txt has links of 2 sentences, but the text has 3: line i must link"),
         ("0-0\n0-x\n0-0\n", r"links\.txt, line 2: '0-x' is not a link"),
     ],
@@ -100,8 +100,7 @@ def test_links_outside_the_sentence_are_warned_of_and_kept(
     matrices = [link_matrix(links.possible, (2, 3)) for links in gold.links]
     assert [np.argwhere(matrix).tolist() for matrix in matrices] == [[[2, 0]], [[0, 1]], [[0, 0]]]
     assert caplog.messages[0].startswith(
-        f"{tmp_path / 'gold'}: 2 of 5 links are to words that the sentence does not have (the first: "
-        "sentence 1)"
+        f"{tmp_path / 'gold'}: 2 of 5 links are outside their sentences (the first: sentence 1)"
     )
     perfect = [gold.count(number, link_matrix(links.sure, (2, 3))) for number, links in enumerate(gold.links)]
     total = AlignmentCounts(*np.sum(perfect, axis=0).tolist())
@@ -168,6 +167,6 @@ def test_links_outside_the_sentence_count(gold: Gold, tmp_path: Path, caplog: py
     path = tmp_path / "links"
     path.write_text("0-0 1-2 2-1 3-3\n0-0 2-2\n")
     assert count_proposed_links(read_proposed_links(path, gold), gold).proposed == 6
-    assert caplog.messages[-1].startswith(f"{path}: 2 of 6 links are to words that")
+    assert caplog.messages[-1].startswith(f"{path}: 2 of 6 links are outside")
     also = gold_of(tmp_path, "a b\n", "x\n", "0-0 1-4\n")  # gold has one, too: scores are those of sets
     assert count_proposed_links([{(0, 0), (1, 4)}], also) == AlignmentCounts(2, 2, 2, 2)

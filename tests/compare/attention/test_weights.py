@@ -20,6 +20,7 @@ from compare.attention.weights import (
     with_means,
 )
 from data.corpus import Pairs
+from data.files import warn_once
 from data.vocabulary import EOS, SPECIALS, build_pair, split_words
 
 LINES = ("Don't stop, she said.", "Zwei Kühe schlafen!", "a well-known cat (and a dog)")
@@ -184,7 +185,7 @@ def test_characters_of_other_scripts_get_a_font_that_has_them_or_one_warning_a_s
     monkeypatch.setattr(heatmap.font_manager, "fontManager", copy.copy(heatmap.font_manager.fontManager))
     assert heatmap.find_fonts(frozenset("ab")) == ["DejaVu Sans"]
     assert heatmap.find_fonts(frozenset("a\u0359")) == ["DejaVu Sans", "STIXGeneral"]
-    heatmap._warn_of.cache_clear()  # another test may have drawn such characters
+    warn_once.cache_clear()  # another test may have drawn such characters
     found = replace(random_attention({"cross": 1}), source="雨 雲", src=["雨", "雲", "ab", "<eos>"])
     for _ in range(2):
         assert heatmap.render_figure(found.plot(), format="png").startswith(b"\x89PNG")

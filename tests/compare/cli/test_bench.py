@@ -57,7 +57,7 @@ def test_a_dry_run_says_what_would_be_timed(tiny_toml: Path, capsys: pytest.Capt
         (["--phase", ""], "--phase must be one of train, greedy, beam, latency, found"),
         (["--out", "."], "--out . is a folder"),
         (["--batch", "32,x"], "--batch 32,x: must be different whole numbers from 1 on"),
-        (["--updates", "70"], "an epoch has 64 batches, too few for --updates 70"),
+        (["--updates", "70"], "an epoch has 64 batches, but --updates is 70"),
     ],
 )
 def test_mistakes_are_told_in_one_line(tiny_toml: Path, refusal: Refusal, arguments: list[str], part: str):

@@ -19,9 +19,9 @@ from compare.models.registry import build, forward_flops
 def test_the_presets_are_listed(capsys: pytest.CaptureFixture[str]):
     assert main(["models"]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line.split()[:1] != []]
-    found = {line.split()[0]: line for line in lines if line.split()[0] in PRESETS}
-    assert list(found) == sorted(PRESETS, key=lambda name: PRESETS[name].paper_size)
-    assert all(PRESETS[name].source in line for name, line in found.items())
+    listed = {line.split()[0]: line for line in lines if line.split()[0] in PRESETS}
+    assert list(listed) == sorted(PRESETS, key=lambda name: PRESETS[name].paper_size)
+    assert all(PRESETS[name].source in line for name, line in listed.items())
     assert main(["models", "--json"]) == 0
     assert [row["preset"] for row in json.loads(capsys.readouterr().out)] == list(PRESETS)
 
@@ -35,12 +35,27 @@ def test_a_preset_is_taken_apart(capsys: pytest.CaptureFixture[str]):
         assert f"{departure.part}: {departure.here}; in the paper: {departure.paper}" in out
     assert re.search(r"^ +output +Linear +12,850$", out, re.MULTILINE)  # 256 x 50 + 50
     assert main(["models", "luong-local-p", "--vocabulary", "50", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    description = json.loads(capsys.readouterr().out)
     architecture = PRESETS["luong-local-p"].architecture
     weights = sum(weight.numel() for weight in build(architecture, 50, 50).parameters())
-    assert found["tree"][0]["params"] == found["params"] == weights
-    assert found["forward_flops"] == forward_flops(architecture, src_len=20, tgt_len=20, tgt_vocabulary=50)
+    assert description["tree"][0]["params"] == description["params"] == weights
+    assert description["forward_flops"] == forward_flops(
+        architecture, src_len=20, tgt_len=20, tgt_vocabulary=50
+    )
     assert f"{weights / 1e6:,.2f} million weights with 50 entries per side" in out
+
+
+@pytest.mark.parametrize("command", ["table", "score", "data check"])
+def test_the_help_shows_no_type_of_python(command: str, capsys: pytest.CaptureFixture[str]):
+    assert main([*command.split(), "--help"]) == 0
+    assert not re.search(r"list\[|\bNone\b", out := capsys.readouterr().out)
+    assert "<path>..." in out
+
+
+def test_figures_and_columns_are_listed_without_torch():
+    for command in (["plot", "--list"], ["table", "--list"]):
+        code = f"import sys; from compare.cli import main; main({command}); sys.exit('torch' in sys.modules)"
+        assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 
 # --- messages
@@ -76,7 +91,7 @@ def test_ctrl_c_is_answered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
     monkeypatch.setattr(compare, "diagnose", interrupt)
     assert main(["doctor"]) == 130
-    message = "stopped; what was finished is kept: the same command again does the rest\n"
+    message = "stopped; finished work is kept: run the same command again to do the rest\n"
     assert capsys.readouterr() == ("", message)
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from compare.cli import main
 from compare.report.corpus import entries
+from compare.system.locks import LOCK
+from data import named
 from data.corpus import read_corpus
 from data.named import CORPORA
 from tests.kits.common import Refusal
@@ -31,7 +33,7 @@ def test_get_prints_the_folder_to_stdout_and_messages_to_stderr(server: Server, 
     assert main(["data", "get", "tatoeba", "--out", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
     assert out == f"{tmp_path / 'tatoeba.en-de'}\n"
-    assert "no hash of it is published" in err
+    assert "not verified: no hash is published" in err
     assert "train: " in err
     assert set(read_corpus(Path(out.strip()), "de", "en").splits) == {"train", "valid", "test"}
     assert main(["data", "get", "tatoeba", "--out", str(tmp_path), "--json", "--quiet"]) == 0
@@ -39,8 +41,20 @@ def test_get_prints_the_folder_to_stdout_and_messages_to_stderr(server: Server, 
     assert (json.loads(out), err) == ({"folder": str(tmp_path / "tatoeba.en-de")}, "")
 
 
+def test_one_process_downloads_a_corpus_at_a_time(server: Server, tmp_path: Path, monkeypatch):
+    fetch, locked = named.fetch, list[bool]()
+
+    def watched(*arguments) -> Path:
+        locked.append((tmp_path / "downloads" / "tatoeba" / LOCK).is_file())
+        return fetch(*arguments)
+
+    monkeypatch.setattr(named, "fetch", watched)
+    assert main(["data", "get", "tatoeba", "--out", str(tmp_path)]) == 0
+    assert locked == [True]
+
+
 def test_mistakes_and_faults_are_one_line(server: Server, tmp_path: Path, refusal: Refusal):
-    assert refusal("data", "get", "tatoba").startswith("unknown corpus 'tatoba'; known are multi30k, tatoeba")
+    assert refusal("data", "get", "tatoba").startswith("no corpus 'tatoba'; choose one of multi30k, tatoeba")
     assert refusal("data", "get", "tatoeba", "--src", "en", "--tgt", "xx") == (
         "tatoeba has no pair en-xx; it has en-de"
     )
@@ -64,7 +78,7 @@ def test_the_list_has_every_field(capsys):
     assert main(["data", "get", "--list"]) == 0
     text = capsys.readouterr().out
     assert all(f"{entry['name']}: " in text and entry["licence"] in text for entry in listed)
-    assert "No address was asked by us" in text
+    assert "These URLs were not tested" in text
 
 
 def test_a_named_corpus_can_be_prepared(server: Server, tmp_path: Path, monkeypatch, capsys):
@@ -74,14 +88,14 @@ def test_a_named_corpus_can_be_prepared(server: Server, tmp_path: Path, monkeypa
     assert main([*arguments, "--out", str(tmp_path / "mine")]) == 2
     assert not server.asked
     get = "attnbench data get tatoeba --src en --tgt de"
-    assert f"tatoeba.en-de: not downloaded yet; run: {get}\n" in capsys.readouterr().err
+    assert f"tatoeba.en-de has not been downloaded; run {get}\n" in capsys.readouterr().err
     assert main([*get.split()[1:], "-q"]) == 0
     capsys.readouterr()
     assert main([*arguments, "--max-words", "1", "--dry-run"]) == 2
     assert "max_words" in capsys.readouterr().err
     assert main([*arguments, "--out", str(tmp_path / "mine")]) == 0
-    found = read_corpus(tmp_path / "corpora" / "tatoeba.en-de", "de", "en")
-    assert read_corpus(tmp_path / "mine", "de", "en").content_hash == found.content_hash
+    prepared = read_corpus(tmp_path / "corpora" / "tatoeba.en-de", "de", "en")
+    assert read_corpus(tmp_path / "mine", "de", "en").content_hash == prepared.content_hash
     manifest = json.loads(capsys.readouterr().out)
-    assert manifest["splits"] == {name: len(pairs.src) for name, pairs in found.splits.items()}
+    assert manifest["splits"] == {name: len(pairs.src) for name, pairs in prepared.splits.items()}
     assert 'src = "de"' in (tmp_path / "mine" / "experiment.toml").read_text()

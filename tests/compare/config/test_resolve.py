@@ -130,7 +130,7 @@ def test_a_smaller_corpus_is_another_hash_unless_it_is_the_built_in_one(run: Run
     assert hashes["", 0] == hashes["", 20_000] != hashes["", 7]
     seven = load_corpus(replace(run.data, train_size=7)).splits["train"]
     assert seven == tuple(tuple(lines)[:7] for lines in load_corpus(run.data).splits["train"])
-    with pytest.raises(ValueError, match=r"has 400 training pairs, fewer than the 401 of data\.train_size"):
+    with pytest.raises(ValueError, match=r"has 400 training pairs, fewer than data\.train_size = 401"):
         load_corpus(replace(run.data, train_size=401))
 
 

@@ -143,7 +143,7 @@ def test_what_is_no_text_is_refused_by_the_name_of_its_argument(translator: Tran
         (translator.generate, "one sentence"),
         (translator.translate, None),
     ):
-        with pytest.raises(ValueError, match=f"expected a list of lines of text, found {argument!r}"):
+        with pytest.raises(ValueError, match=f"expected a list of strings, found {argument!r}"):
             call(argument)
     with pytest.raises(ValueError, match=r"line must be one text, found \['a'\]"):
         translator.attend(["a"])
@@ -175,4 +175,4 @@ def test_the_command_translates_standard_input(
         assert main(["translate", str(row)]) == 0
         printed = capsys.readouterr()
         assert printed.out.splitlines()[: len(LINES)] == translator.translate(LINES)
-        assert ("% of the tokens, in 3 of 9 lines, are unknown to the vocabulary" in printed.err) == unknown
+        assert ("% of the tokens, in 3 of 9 lines, are not in the vocabulary" in printed.err) == unknown

@@ -79,10 +79,10 @@ def test_every_family_can_be_made_as_large_as_a_reference(
     assert first.budget == BudgetConfig(match=kind, reference="reference", amount=target)
     assert replace(second.budget, changed="") == first.budget
     assert abs(amount(kind, second.model, prepared) / target - 1) <= TOLERANCE
-    given = resolve_model(other)
-    before, after = given.settings(), second.model.settings()
+    unmatched = resolve_model(other)
+    before, after = unmatched.settings(), second.model.settings()
     assert {name for name in before if before[name] != after[name]} <= MAY_CHANGE
-    assert second.model.width_multiple() >= (2 if given.head_size() else GRID)
+    assert second.model.width_multiple() >= (2 if unmatched.head_size() else GRID)
     factors = [width / before[name] for name, width in second.model.widths().items()]
     assert max(factors) / min(factors) <= SEARCHES[1][1] * 1.2  # 1.2: rounding of the smallest widths
     assert 1 / MAX_FACTOR <= factors[0] <= MAX_FACTOR
@@ -116,11 +116,12 @@ def test_the_head_of_a_model_without_projections_is_as_wide_as_the_model(
 ):
     plain = {"d_model": 64, "ffn_size": 192, "num_heads": 1, "projections": "none"}
     other = ModelConfig(preset="transformer", label="other", overrides=plain)
-    _, found = match_budget(runs_of(tiny_toml, REFERENCE, other, match="params"), prepared)
-    assert found.model.settings()["num_heads"] == 1
-    assert found.model.settings()["d_model"] > 128
+    _, matched = match_budget(runs_of(tiny_toml, REFERENCE, other, match="params"), prepared)
+    assert matched.model.settings()["num_heads"] == 1
+    assert matched.model.settings()["d_model"] > 128
     assert (
-        abs(amount("params", found.model, prepared) / amount("params", REFERENCE, prepared) - 1) <= TOLERANCE
+        abs(amount("params", matched.model, prepared) / amount("params", REFERENCE, prepared) - 1)
+        <= TOLERANCE
     )
 
 
@@ -141,8 +142,8 @@ def test_a_budget_out_of_reach_says_how_near_it_comes(tiny_toml: Path, prepared:
 def test_a_row_says_what_was_matched_and_how_closely(tiny_toml: Path, tmp_path: Path):
     folder = tmp_path / "run"
     settings = ["budget.match=params", "train.max_updates=4", "models.transformer.d_model=32"]
-    given = load_experiment(tiny_toml, settings)
-    first, second = run_experiment(given, folder, Reporter())
+    experiment = load_experiment(tiny_toml, settings)
+    first, second = run_experiment(experiment, folder, Reporter())
     assert (first.matched, first.matched_off) == ("params", 0)
     assert second.matched_off == pytest.approx(second.params / first.params - 1)
     assert abs(second.matched_off) <= TOLERANCE
@@ -156,4 +157,7 @@ def test_a_row_says_what_was_matched_and_how_closely(tiny_toml: Path, tmp_path: 
         "amount": float(first.params),
         "changed": second.budget_changes,
     }
-    assert [row.matched_off for row in run_experiment(given, folder, Reporter())] == [0, second.matched_off]
+    assert [row.matched_off for row in run_experiment(experiment, folder, Reporter())] == [
+        0,
+        second.matched_off,
+    ]

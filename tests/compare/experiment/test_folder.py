@@ -66,12 +66,12 @@ def test_another_experiment_in_the_same_folder_is_refused(
 def test_a_corpus_that_has_moved_goes_on(copy: Path, tiny_toml: Path, tmp_path: Path):
     """Finished runs stay as they are; one that has to go on names the new place."""
     root = Path(shutil.copytree(tiny_toml.parent / "corpus", tmp_path / "moved"))
-    (again, kept), former = (copy / row for row in ROWS), tiny_toml.parent / "corpus"
+    (again, moved), former = (copy / row for row in ROWS), tiny_toml.parent / "corpus"
     (again / "result.json").unlink()
-    before = files(kept)
+    before = files(moved)
     assert main(["run", str(tiny_toml), "--out", str(copy), "-q", "--set", f"data.root={root}"]) == 0
-    assert [RunFolder.read(run).run.data.root for run in (again, kept)] == [str(root), str(former)]
-    changed = {path for path, content in files(kept).items() if before.get(path) != content}
+    assert [RunFolder.read(run).run.data.root for run in (again, moved)] == [str(root), str(former)]
+    changed = {path for path, content in files(moved).items() if before.get(path) != content}
     assert {Path(path).name for path in changed} <= {"result.json", "speed.json"}  # timed together again
 
 
@@ -89,7 +89,7 @@ def test_tables_of_two_places_of_a_corpus(copy: Path, third_model: Path, tiny_to
 def test_timings_may_be_repeated_more_often(copy: Path, run_tiny: Callable[..., Path]):
     before = files(copy / ROWS[0])
     run_tiny(copy, "bench.repeats=7")
-    assert files(copy / ROWS[0]) == before  # what is done stays
+    assert files(copy / ROWS[0]) == before  # finished runs stay as they are
 
 
 def test_initial_weights_that_have_moved_are_found_by_their_hash(copy: Path, tiny_toml: Path):

@@ -185,9 +185,9 @@ def test_the_options_of_a_launch():
     assert parse_launch("") is parse_launch("1") is None
     assert parse_launch("auto") == Launch()
     assert parse_launch("3") == Launch(jobs=3)
-    found = parse_launch("2", "partition=gpu, gpus=2,time=12:30,mem=7.5,cpus=4,qos=high")
+    options = parse_launch("2", "partition=gpu, gpus=2,time=12:30,mem=7.5,cpus=4,qos=high")
     slurm = {"partition": "gpu", "gpus": 2, "time": 750, "mem": 7.5, "cpus": 4, "qos": "high"}
-    assert found == Launch(jobs=2, slurm=slurm)
+    assert options == Launch(jobs=2, slurm=slurm)
     assert parse_launch("", "time=90") == Launch(slurm={"time": 90})
 
 
@@ -212,6 +212,8 @@ def test_refusals(
     refusal: Refusal,
     monkeypatch: pytest.MonkeyPatch,
 ):
+    if options[0] == "--slurm":
+        pytest.importorskip("submitit", reason="submitit is not installed (extra slurm)")
     monkeypatch.setattr(launch.shutil, "which", lambda name: None)
     assert message in refusal("run", tiny_toml, "--out", tmp_path / "out", *options)
     assert not (tmp_path / "out").exists()
@@ -224,7 +226,7 @@ def test_cores_and_gpus_are_shared_out(monkeypatch: pytest.MonkeyPatch):
     names = "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"
 
     def shares(number: int, device: str) -> list[tuple[str | None, ...]]:
-        return [tuple(map(each.get, names)) for each in launch._environments(number, device)]
+        return [tuple(map(environment.get, names)) for environment in launch._environments(number, device)]
 
     assert shares(3, "cpu") == [("2", None)] * 3
     assert shares(3, "cuda") == [("2", "0"), ("2", "1"), ("2", "0")]
@@ -318,15 +320,15 @@ def test_two_then_three_processes_give_the_row_of_one(ended: Ended, config: Path
     log = metrics(ended.folder / "luong-seed1")
     counts = [line.get("processes", 1) for line in log if line["kind"] == "train"]
     assert sorted(set(counts), key=counts.index) == [2, 3]
-    found, expected = (read_result(each / "luong-seed1") for each in (ended.folder, alone))
+    result, expected = (read_result(folder / "luong-seed1") for folder in (ended.folder, alone))
     for name in EQUAL:
-        assert getattr(found, name) == getattr(expected, name), name
-    assert found.valid_loss == pytest.approx(expected.valid_loss, rel=1e-4)
+        assert getattr(result, name) == getattr(expected, name), name
+    assert result.valid_loss == pytest.approx(expected.valid_loss, rel=1e-4)
     assert (ended.folder / "luong-seed1/test.hyp").read_text() == (alone / "luong-seed1/test.hyp").read_text()
     assert expected.processes is None
     assert expected.together_tokens_per_s_per_device is None
-    assert (found.processes, found.devices, found.nodes) == (3, 1, 1)
-    assert found.together_tokens_per_s_per_device > 0
+    assert (result.processes, result.devices, result.nodes) == (3, 1, 1)
+    assert result.together_tokens_per_s_per_device > 0
     updates = [line["update"] for line in metrics(ended.folder / "luong-seed1") if line["kind"] == "train"]
     assert updates == list(range(1, 25))
     assert not list(ended.folder.rglob("*.tmp"))
@@ -355,7 +357,7 @@ def test_other_commands_are_refused_under_torchrun(
 ):
     set_environment(monkeypatch)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
-    assert refusal(command, config).startswith(f"{command} works in one process: start it without torchrun")
+    assert refusal(command, config).startswith(f"{command} runs in one process: start it without torchrun")
 
 
 def test_an_error_is_printed_by_process_0_alone(

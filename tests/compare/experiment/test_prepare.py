@@ -77,9 +77,9 @@ def test_results_are_told_what_the_data_are(
         targets = [target.format(n=n % 7) for n in range(number)]
         two_files(tmp_path, list(zip(sources, targets, strict=True)), split)
     settings = [f"data.root={tmp_path.as_posix()}", *settings]
-    found = prepare_data(first_run(tiny_toml, settings), tmp_path / "encoded").warnings
-    assert all(any(part in text for text in found) for part in expected)
-    assert len(found) == len(expected)
+    warnings = prepare_data(first_run(tiny_toml, settings), tmp_path / "encoded").warnings
+    assert all(any(part in text for text in warnings) for part in expected)
+    assert len(warnings) == len(expected)
 
 
 @pytest.mark.parametrize("target", ["ein M@@ ann", "▁ein ▁M ann"])
@@ -89,11 +89,11 @@ def test_a_corpus_in_pieces_is_refused_but_as_given(tiny_toml: Path, tmp_path: P
     settings = [f"data.root={tmp_path.as_posix()}"]
     with pytest.raises(ValueError, match=r"9 of 9 lines of train: set vocabulary\.kind = .given."):
         prepare_data(first_run(tiny_toml, settings), tmp_path / "encoded")
-    given = ("vocabulary.kind=given", "decode.length_penalties=0")
-    run = first_run(tiny_toml, [*settings, *given])
+    pieces = ("vocabulary.kind=given", "decode.length_penalties=0")
+    run = first_run(tiny_toml, [*settings, *pieces])
     prepared = prepare_data(run, tmp_path / "given")
     assert prepared.vocabularies.tgt.labels(target) == target.split()
-    (tmp_path / "test.hyp").write_text("ein Mann\n" * 9)  # as translations are written
+    (tmp_path / "test.hyp").write_text("ein Mann\n" * 9)  # joined words
     assert quality_figures(RunFolder(run=run, folder=tmp_path), prepared.corpus)["chrf"] == 100
 
 
@@ -129,7 +129,9 @@ def test_all_models_see_the_same_samples_and_check_draws_them_again(
 
 
 def test_validation_is_not_sampled(tiny_toml: Path, tmp_path: Path):
-    prepared, plain = (prepare_data(first_run(tiny_toml, each), tmp_path) for each in (SAMPLED, PLAIN))
+    prepared, plain = (
+        prepare_data(first_run(tiny_toml, settings), tmp_path) for settings in (SAMPLED, PLAIN)
+    )
     for split in ("train", "valid"):
         assert getattr(prepared, split).folder == getattr(plain, split).folder
     assert prepared.stream.split(1).src_lengths.sum() > 1.1 * plain.train.src_lengths.sum()
@@ -185,7 +187,9 @@ def test_a_published_config_has_no_path(tuned: Path, finished: Path):
 def test_what_does_not_fit_is_refused(
     settings: list[str], part: str, finished: Path, tiny_toml: Path, tmp_path: Path, refusal: Refusal
 ):
-    words = [word for each in (f"train.init_from={finished}", *settings) for word in ("--set", each)]
+    words = [
+        word for assignment in (f"train.init_from={finished}", *settings) for word in ("--set", assignment)
+    ]
     for more in ([], ["--dry-run"]):
         message = refusal("run", tiny_toml, "--only", "luong", "--out", tmp_path / "run", "-q", *words, *more)
         assert part in message

@@ -11,7 +11,7 @@ import sacrebleu
 from compare import load_finished, score_tests
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.decoding.translator import Translator
+from compare.decoding.translator import Translation, Translator
 from compare.experiment import run as run_all
 from compare.experiment.compute_result import unfinished_result
 from compare.experiment.dry_run import estimate_experiment
@@ -34,6 +34,8 @@ def test_bleu_into_chinese_is_that_of_sacrebleus_tokenizer(tiny_toml: Path, tmp_
         (tmp_path / f"{split}.zh").write_text(lines, encoding="utf-8")
     translations = [f"这是今天第{n}个好的句子。" for n in range(8)]
     monkeypatch.setattr(Translator, "translate", lambda *_, **__: translations)
+    several = [[Translation(text, 0.0, [])] for text in translations]
+    monkeypatch.setattr(Translator, "generate", lambda *_, **__: several)
     monkeypatch.setattr(Translator, "translate_all", lambda *_, **__: [translations] * 3)
     data = [f"data.root={tmp_path.as_posix()}", "data.tgt=zh", "train.max_updates=2", "train.valid_every=2"]
     experiment = load_experiment(tiny_toml, [*data, "decode.length_penalties=[0, 1, 2]"])
@@ -131,7 +133,7 @@ def test_a_row_that_torch_ends_is_left_to_be_tried_again_and_the_others_go_on(
         assert all(str(result.reason).startswith(reason) for result in results)
         assert not any("\n" in str(result.reason) for result in results)
     assert tried == [*ROWS, *ROWS]
-    assert "test_run.py" in (tmp_path / "run" / ROWS[0] / "log.txt").read_text()  # its traceback
+    assert "test_run.py" in (tmp_path / "run" / ROWS[0] / "log.txt").read_text()  # the traceback is logged
 
 
 def test_a_row_that_had_hardly_begun_begins_again(
@@ -209,8 +211,8 @@ def test_a_dry_run_checks_everything_and_writes_nothing(
 def test_an_estimate_counts_what_is_left_and_only_that(copy: Path, tiny_toml: Path):
     """A run that has ended, one that was stopped at update 40 of 90, and a new one."""
     before = files(copy)
-    found = estimate_experiment(load_experiment(tiny_toml), copy, timed=False)
-    assert [(run.name, run.train_s) for run in found] == [(name, None) for name in ROWS]
+    estimates = estimate_experiment(load_experiment(tiny_toml), copy, timed=False)
+    assert [(run.name, run.train_s) for run in estimates] == [(name, None) for name in ROWS]
     assert files(copy) == before
     (copy / ROWS[1] / "result.json").unlink()
     log = copy / ROWS[1] / "metrics.jsonl"

@@ -93,7 +93,7 @@ def test_the_memory_of_a_training_that_another_process_began_is_unknown(copy: Pa
 
 @pytest.mark.parametrize("place", ["write_atomically", "write_record"])
 def test_a_stopped_run_keeps_its_choice_or_makes_it_again(
-    place: str, copy: Path, tiny_toml: Path, finished: Path, monkeypatch: pytest.MonkeyPatch
+    stage: str, copy: Path, tiny_toml: Path, finished: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Stopped after the choice is written, and just before."""
     for name in ROWS:  # the kept choice of the second is of other weights
@@ -102,16 +102,16 @@ def test_a_stopped_run_keeps_its_choice_or_makes_it_again(
     other = copy / ROWS[1] / "selection.json"
     other.write_text(json.dumps({**json.loads(other.read_text()), "weights": "0" * 64}))
     with monkeypatch.context() as patch:
-        patch.setattr(evaluation, place, Mock(side_effect=Interrupted(15, "stopped")))
+        patch.setattr(evaluation, stage, Mock(side_effect=Interrupted(15, "stopped")))
         with pytest.raises(Interrupted):
             run_experiment(load_experiment(tiny_toml), copy, Reporter())
     chosen = copy / ROWS[0] / "selection.json"
-    assert chosen.exists() == (place == "write_atomically")
+    assert chosen.exists() == (stage == "write_atomically")
     searches = Mock(wraps=evaluation.bleu_and_length_ratio)
     monkeypatch.setattr(evaluation, "bleu_and_length_ratio", searches)
     run_experiment(load_experiment(tiny_toml), copy, Reporter())
     points = [len(json.loads((copy / name / "selection.json").read_text())["grid"]) for name in ROWS]
-    assert searches.call_count == sum(points[1:] if place == "write_atomically" else points)
+    assert searches.call_count == sum(points[1:] if stage == "write_atomically" else points)
     for name in ROWS:
         for file in ("selection.json", "test.hyp"):
             assert (copy / name / file).read_bytes() == (finished / name / file).read_bytes()
@@ -144,16 +144,16 @@ def test_scores_are_those_of_the_logits_sentence_by_sentence(
 ):
     """With few logits in memory at a time, too."""
     monkeypatch.setattr(compare.fast, "CHUNK_ELEMENTS", chunk)
-    found = score_translations(double, SOURCES, TRANSLATIONS)
+    scores = score_translations(double, SOURCES, TRANSLATIONS)
     total = 0.0
-    for source, translation, sentence in zip(SOURCES, TRANSLATIONS, found.sentences, strict=True):
+    for source, translation, sentence in zip(SOURCES, TRANSLATIONS, scores.sentences, strict=True):
         expected = by_logits(double, source, translation)
         assert sentence.logp == pytest.approx(expected, abs=1e-10)
         assert sentence.total == pytest.approx(math.fsum(expected), abs=1e-9)
         assert len(sentence.pieces) == len(translation.split()) + 1
         assert sentence.pieces[-1] == "<eos>"
         total -= math.fsum(expected)
-    sums = found.sums
+    sums = scores.sums
     assert (sums.tokens, sums.unknown) == (18, 1)
     assert sums.characters == sum(len(line) for line in TRANSLATIONS) + len(TRANSLATIONS)
     assert sums.perplexity == pytest.approx(math.exp(total / 18), rel=1e-9)
@@ -196,7 +196,7 @@ def test_forced_scores_are_the_mean_of_the_probabilities(finished: Path):
     together = load_ensemble([finished / row for row in ROWS])
     alone = [load_model(finished / row) for row in ROWS]
     tgt = ["Hund", "Baum rot klein sieht Katze alt", "", "sieht Hund rot"]
-    scores = [score_translations(each, LINES, tgt).sentences for each in (together, *alone)]
+    scores = [score_translations(models, LINES, tgt).sentences for models in (together, *alone)]
     for mean, first, second in zip(*scores, strict=True):
         for logp, *members in zip(mean.logp, first.logp, second.logp, strict=True):
             expected = torch.tensor(members, dtype=torch.float64).exp().mean().log()
@@ -211,8 +211,8 @@ def test_members_must_be_different_runs_of_one_vocabulary(finished: Path, tmp_pa
     (other / "vocabulary.json").write_text(content)
     result["files"]["vocabulary.json"] = hash_file(other / "vocabulary.json")
     (other / "result.json").write_text(json.dumps(result))
-    assert "has another vocabulary" in refusal("translate", first, other)
-    assert "two runs, each given once" in refusal("translate", first, first)
+    assert "have different vocabularies" in refusal("translate", first, other)
+    assert "two different runs" in refusal("translate", first, first)
     corpus = ["--src", "x", "--ref", "y"]
     assert "no such file" in refusal("score", first, "--ensemble", *corpus)
     said = refusal("score", first, "--external", "comet", *corpus)
@@ -238,10 +238,10 @@ def test_the_command_that_scores_runs(
     sources, references = (path.read_text().splitlines() for path in (src, ref))
     together = load_ensemble(runs)
     assert main([*command, "--ensemble"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    records = json.loads(capsys.readouterr().out)
     scores = score_texts(together.translate(sources), references, scoring=all_metrics())
-    assert {*scores.warnings} <= {*found.pop("warnings")}
-    assert found == {"system": "+".join(runs), **scores.columns()}
+    assert {*scores.warnings} <= {*records.pop("warnings")}
+    assert records == {"system": "+".join(runs), **scores.columns()}
     assert main([*command, "--ensemble", "--probabilities"]) == 0
     expected = score_translations(together, sources, references)
     assert json.loads(capsys.readouterr().out)["perplexity"] == pytest.approx(expected.sums.perplexity)
@@ -253,12 +253,12 @@ def test_the_command_that_scores_runs(
     short.write_text("eins\n")
     for option in ([], ["--probabilities"]):
         said = refusal("score", runs[0], "--src", src, "--ref", short, *option)
-        assert f"{src} has 8 lines but {short} has 1" in said
-    own = ["--src", src, "--ref", ref, "--out", tmp_path]
+        assert f"{src} has 8 lines, but {short} has 1" in said
+    arguments = ["--src", src, "--ref", ref, "--out", tmp_path]
     same = finished / ".." / finished.name / ROWS[0]
-    assert f"two runs are called {ROWS[0]}" in refusal("score", runs[0], same, *own)
+    assert f"two runs are called {ROWS[0]}" in refusal("score", runs[0], same, *arguments)
     (tmp_path / f"{ROWS[0]}.hyp").touch()
-    assert "exists already" in refusal("score", runs[0], *own)
+    assert "exists already" in refusal("score", runs[0], *arguments)
     assert files(finished) == before
 
 
@@ -354,15 +354,15 @@ def test_the_check_decodes_the_perplexities_again(modelled: Path, tmp_path: Path
     assert check_experiment(modelled, decode=1).differences == []
     copy = Path(shutil.copytree(modelled, tmp_path / "copy"))
     edit_json(copy / NAMES[0] / "perplexity.json", lambda content: content["tests"]["test"].update(nll=1.0))
-    found = {finding.name for finding in check_experiment(copy, decode=1).differences}
-    assert {"perplexity", "char_perplexity", "perplexity.json: nll of test, by the weights"} <= found
+    differences = {finding.name for finding in check_experiment(copy, decode=1).differences}
+    assert {"perplexity", "char_perplexity", "perplexity.json: nll of test, by the weights"} <= differences
 
 
 def test_a_search_is_decided_by_the_validation_loss(toml: Path, tmp_path: Path):
     tuning = tune_experiment(load_experiment(toml), tmp_path / "out", TuningPlan(trials=2, updates=4))
-    assert {each.bleu for each in tuning.trials} == {None}
+    assert {trial.bleu for trial in tuning.trials} == {None}
     for label, winner in find_winners(tuning.trials).items():
-        losses = [each.loss for each in tuning.trials if each.label == label and each.loss is not None]
+        losses = [trial.loss for trial in tuning.trials if trial.label == label and trial.loss is not None]
         assert winner.loss == min(losses)
 
 

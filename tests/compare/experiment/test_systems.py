@@ -84,7 +84,7 @@ def test_an_external_system_stands_beside_our_own(
     assert "elsewhere is ahead of" in page
     assert set(re.findall("Not made: [^<]*", page)) <= {
         "Not made: the corpus has no gold links",
-        "Not made: no run has reached a level of validation BLEU.",
+        "Not made: no model has reached a level of BLEU.",
     }
     results = [replace(result, seed=2) for result in models]
     note = source_note("x", [*results, external], RunFolder.read(row), None)

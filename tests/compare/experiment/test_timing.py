@@ -90,7 +90,7 @@ def test_the_gain_of_the_last_quarter(curve: list[tuple[int, float | None]], gai
 def test_metrics_that_were_lost_are_a_clear_error(finished: Path):
     lines = read_metrics(finished / ROWS[0] / "metrics.jsonl")
     for damaged in ([], lines[:-1], lines[1:]):
-        with pytest.raises(ValueError, match=r"metrics\.jsonl has lost lines: delete the run's checkpoints"):
+        with pytest.raises(ValueError, match=r"metrics\.jsonl lacks lines: delete the run's checkpoints"):
             training_figures(damaged, None)  # type: ignore[arg-type]
 
 
@@ -374,7 +374,7 @@ def test_models_take_turns_and_figures_follow_from_the_clock(
     expected += [("train", model) for _ in range(4) for model in BASE for _ in range(2)]
     assert stage.calls == expected
     batches = list(prepared.stream.epoch(1))[:2]
-    tokens = sum(int(each.src_mask.sum()) - len(each) + int(each.tgt_mask.sum()) for each in batches)
+    tokens = sum(int(batch.src_mask.sum()) - len(batch) + int(batch.tgt_mask.sum()) for batch in batches)
     for row, base in zip(ROWS, BASE.values(), strict=True):
         result = read_result(untimed / row)
         for name, work in (
@@ -382,11 +382,11 @@ def test_models_take_turns_and_figures_follow_from_the_clock(
             ("greedy_sentences_per_s", 2),
             ("beam_sentences_per_s", 2),
         ):
-            found = [getattr(result, f"{name}{end}") for end in ("_low", "", "_high")]
-            assert found == pytest.approx([work / (base + 3), work / (base + 2), work / (base + 1)])
-        found = [getattr(result, f"latency_ms_p50{end}") for end in ("_low", "", "_high")]
-        assert found == pytest.approx([base + 1, base + 2, base + 3])
-        assert result.latency_ms_p95 is None  # of three sentences
+            measured = [getattr(result, f"{name}{end}") for end in ("_low", "", "_high")]
+            assert measured == pytest.approx([work / (base + 3), work / (base + 2), work / (base + 1)])
+        measured = [getattr(result, f"latency_ms_p50{end}") for end in ("_low", "", "_high")]
+        assert measured == pytest.approx([base + 1, base + 2, base + 3])
+        assert result.latency_ms_p95 is None  # three sentences are too few
         assert result.train_mfu is None  # a processor has no data sheet
         assert result.peak_memory_bytes == 7
         assert 0 < (result.cpu_share or 0) <= 1
@@ -405,9 +405,9 @@ def test_of_each_model_the_largest_budget_of_the_lowest_seed_is_timed(copy: Path
     results = [Result(label=a, seed=b, budget=c, preset="luong-general", status="done") for a, b, c in runs]
     for result in results:
         shutil.copytree(copy / ROWS[0], copy / result.run)
-    found = time_all._runs_to_time(copy, results)["luong"]
-    assert found is not None
-    assert found.name == "luong-seed1-budget90"
+    timed = time_all._runs_to_time(copy, results)["luong"]
+    assert timed is not None
+    assert timed.name == "luong-seed1-budget90"
 
 
 def run_again(toml: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Result]:
@@ -480,7 +480,10 @@ def test_lack_of_memory_leaves_speeds_unknown(
         patch.setattr(time_all, "_time_models", full)
         results = run_again(tiny_toml, untimed, patch)
     assert [(result.status, result.timed_together) for result in results] == [("done", None)] * 2
-    assert "speeds are unknown: out of memory: CUDA out of memory; run this again to retry" in caplog.text
+    assert (
+        "speeds were not measured: out of memory: CUDA out of memory; run the same command again to retry"
+        in caplog.text
+    )
     assert None not in {result.timed_together for result in run_again(tiny_toml, untimed, monkeypatch)}
 
 

@@ -106,7 +106,7 @@ def test_a_smaller_budget_can_be_added(
     with caplog.at_level(logging.INFO):
         run_budgets(folder, 54, 61)
     assert_equal_runs(folder, both, 54)
-    why = "starts from update 0, since no state of the trunk is that early"
+    why = "starts from update 0, since no smaller budget has saved a state"
     assert f"luong-seed1-budget54: {why}" in caplog.messages
 
 

@@ -74,7 +74,7 @@ def trial(
 
 
 def untimed(trials: Sequence[TrialResult]) -> list[TrialResult]:
-    return [msgspec.structs.replace(each, seconds=0) for each in trials]
+    return [msgspec.structs.replace(trial, seconds=0) for trial in trials]
 
 
 def test_draws_are_equal_for_all_and_more_of_them_begin_with_the_same():
@@ -105,11 +105,11 @@ def test_lists_alone_are_drawn_without_replacement():
 
 def test_the_space_of_the_options():
     assert parse_space([]) == DEFAULT_SPACE
-    found = parse_space(
+    space = parse_space(
         ["dropout=0, 0.5", "learning_rate=1e-4:1e-2", "variational=true", "schedule=constant"]
     )
     rest = {"variational": (True,), "schedule": ("constant",)}
-    assert found == {"learning_rate": LogRange(1e-4, 1e-2), "dropout": (0, 0.5), **rest}
+    assert space == {"learning_rate": LogRange(1e-4, 1e-2), "dropout": (0, 0.5), **rest}
     for text in ("dropout", "dropout=", "=1", "dropout=0:1", "dropout=2:1", "dropout=1:2:3", "dropout=a:b"):
         with pytest.raises(ValueError, match="must look like learning_rate=3e-4:3e-2"):
             parse_space([text])
@@ -157,18 +157,18 @@ def test_a_mistake_leaves_no_folder(
 
 def test_every_model_gets_the_same_effort_and_a_trial_is_what_training_logged(tuned: Path):
     trials, draws = read_trials(tuned), draw_settings(DEFAULT_SPACE, 2, seed=1)
-    assert [(each.label, each.trial) for each in trials] == [
+    assert [(trial.label, trial.trial) for trial in trials] == [
         (label, number) for number in (1, 2) for label in LABELS
     ]
-    assert [each.settings for each in trials] == [draws[0], draws[0], draws[1], draws[1]]
-    assert {(each.updates, each.status) for each in trials} == {(10, "done")}
-    for each in trials:
-        folder = tuned / f"{each.label}-trial{each.trial}-seed1"
+    assert [trial.settings for trial in trials] == [draws[0], draws[0], draws[1], draws[1]]
+    assert {(trial.updates, trial.status) for trial in trials} == {(10, "done")}
+    for trial in trials:
+        folder = tuned / f"{trial.label}-trial{trial.trial}-seed1"
         *lines, final = read_metrics(folder / "metrics.jsonl")
-        assert (final["kind"], final["bleu"], final["loss"]) == ("final", each.bleu, each.loss)
+        assert (final["kind"], final["bleu"], final["loss"]) == ("final", trial.bleu, trial.loss)
         rates = [line["learning_rate"] for line in lines if line["kind"] == "train"]
-        assert max(rates) == pytest.approx(each.settings["learning_rate"])
-        assert each.seconds > 0
+        assert max(rates) == pytest.approx(trial.settings["learning_rate"])
+        assert trial.seconds > 0
         assert not (folder / "checkpoints").exists()  # the disk would be full of weights that nobody needs
     assert [result.bleu for result in read_results(tuned)] == [None] * 4
 
@@ -182,9 +182,9 @@ def test_a_search_has_no_test_sets_to_check_or_report(tuned: Path, refusal: Refu
 
 def test_the_best_trials_make_the_winning_experiment(tuned: Path, tiny_toml: Path):
     winners = find_winners(read_trials(tuned))
-    best, given = load_experiment(tuned / "best.toml"), load_experiment(tiny_toml)
-    assert replace(best, models=given.models, name=given.name) == given
-    for model, before in zip(best.models, given.models, strict=True):
+    best, original = load_experiment(tuned / "best.toml"), load_experiment(tiny_toml)
+    assert replace(best, models=original.models, name=original.name) == original
+    for model, before in zip(best.models, original.models, strict=True):
         assert model.overrides == {**before.overrides, **winners[model.label].settings}
     text = (tuned / "best.toml").read_text()
     assert "trials of 10 updates, the same random draws" in text
@@ -197,15 +197,15 @@ def test_the_best_is_chosen_by_mean_bleu_then_failures_loss_and_number():
     again = [trial(number=1, seed=2, bleu=4.0), trial(number=2, seed=2, bleu=None, loss=None)]
     assert find_winners([one, two, *again])["lstm"].trial == 1  # a failed seed counts as BLEU 0
     third = trial(number=3, bleu=9.0)
-    assert find_winners([one, two, third, *again])["lstm"].trial == 1  # of those with most seeds
+    assert find_winners([one, two, third, *again])["lstm"].trial == 1  # only trials with most seeds compete
     assert find_winners([trial(bleu=None, loss=None)]) == {}
     steady = [trial(number=1, seed=seed, bleu=None, loss=2.0, status="done") for seed in (1, 2)]
     wild = [trial(number=2, bleu=None, loss=1.9, status="done"), trial(number=2, seed=2, bleu=None)]
-    assert find_winners([*steady, *wild])["lstm"].trial == 1  # of language models, which have no BLEU
+    assert find_winners([*steady, *wild])["lstm"].trial == 1  # language models have no BLEU
     (row,) = summarize(steady)
     assert row["validation_bleu"] is row["lowest_validation_bleu"] is None
     assert row["chosen_by"] == "loss"
-    with pytest.raises(ValueError, match="there is no BLEU"):
+    with pytest.raises(ValueError, match="language models have no BLEU"):
         tuning_curve(steady)
     (row,) = summarize([one, two, third, *again])
     assert (row["trials"], row["failed"], row["best_trial"], row["validation_bleu"]) == (3, 1, 1, 3.0)
@@ -227,17 +227,17 @@ def test_the_same_command_again_repeats_nothing_and_more_trials_can_be_added(
     tuned: Path, tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     folder = Path(shutil.copytree(tuned, tmp_path / "copy"))
-    monkeypatch.setitem(METRICS, "later", METRICS["chrf"])  # which no trial has
+    monkeypatch.setitem(METRICS, "later", METRICS["chrf"])  # no trial has this metric
     with monkeypatch.context() as patch:
         patch.setattr(run_model, "run_model", lambda *_: pytest.fail("what has ended is not done again"))
         before = (folder / "best.toml").read_bytes()
         assert tune(tiny_toml, folder).missing == 0
         assert (folder / "best.toml").read_bytes() == before
 
-    def lock(place: Path, **options: bool) -> Any:
-        if place.name == "luong-trial3-seed1":
-            raise Locked(f"{place} is in use by process 7")
-        return lock_folder(place, **options)
+    def lock(path: Path, **options: bool) -> Any:
+        if path.name == "luong-trial3-seed1":
+            raise Locked(f"{path} is in use by process 7")
+        return lock_folder(path, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(run_module, "lock_folder", lock)
@@ -248,15 +248,15 @@ def test_the_same_command_again_repeats_nothing_and_more_trials_can_be_added(
     state.parent.mkdir(parents=True)
     state.touch()
     tune(tiny_toml, folder, TuningPlan(trials=3, updates=10, only=["transformer"]))
-    assert state.exists()  # of a trial that has not ended
+    assert state.exists()  # that trial has not ended
     shutil.rmtree(state.parent.parent)
     more = tune(tiny_toml, folder, TuningPlan(trials=3, updates=10))
     assert untimed(more.trials[:4]) == untimed(read_trials(tuned))
-    assert [each.trial for each in more.trials[4:]] == [3, 3]
+    assert [trial.trial for trial in more.trials[4:]] == [3, 3]
     by_loss = tune(tiny_toml, folder, TuningPlan(trials=3, updates=10, by="loss"))
-    assert {each.by for each in read_trials(folder)} == {"loss"}
-    assert [each.loss for each in find_winners(by_loss.trials).values()] == [
-        min(each.loss or math.inf for each in more.trials if each.label == label) for label in LABELS
+    assert {trial.by for trial in read_trials(folder)} == {"loss"}
+    assert [trial.loss for trial in find_winners(by_loss.trials).values()] == [
+        min(trial.loss or math.inf for trial in more.trials if trial.label == label) for label in LABELS
     ]
     for changed in (replace(PLAN, seed=2), replace(PLAN, seed=2, only=["transformer"])):
         with pytest.raises(ValueError, match=r"holds another search \(\w+ of trial 1 is .* there, .* here\)"):
@@ -271,18 +271,18 @@ def test_models_are_searched_one_after_the_other_each_by_several_seeds(
     for label in LABELS:
         plan = TuningPlan(trials=1, updates=4, seeds=(1, 2), only=[label])
         tuning = tune_experiment(experiment, tmp_path / "out", plan)
-    trained = [(each.label, each.seed) for each in tuning.trials]
+    trained = [(trial.label, trial.seed) for trial in tuning.trials]
     assert trained == [(label, seed) for label in LABELS for seed in (1, 2)]
     best = load_experiment(tmp_path / "out" / "best.toml")
     assert best.data.root == str(tiny_toml.parent / "corpus")
-    for model, given in zip(best.models, experiment.models, strict=True):
+    for model, original in zip(best.models, experiment.models, strict=True):
         winner = find_winners(tuning.trials)[model.label]
-        assert model.overrides == given.overrides | dict(winner.settings)
+        assert model.overrides == original.overrides | dict(winner.settings)
         assert len(winner.results) == 2
     assert best.seeds == (3, 4)
-    shutil.rmtree(tmp_path / "out" / "luong-trial1-seed1")  # which counts no more
+    shutil.rmtree(tmp_path / "out" / "luong-trial1-seed1")  # this trial's record is gone
     left = tune_experiment(experiment, tmp_path / "out", plan)
-    assert [(each.label, each.seed) for each in left.trials] == trained[1:]
+    assert [(trial.label, trial.seed) for trial in left.trials] == trained[1:]
 
 
 def test_only_the_validation_set_is_read_and_no_trial_is_stopped_early(
@@ -302,11 +302,22 @@ def test_only_the_validation_set_is_read_and_no_trial_is_stopped_early(
     plan = TuningPlan(trials=1, updates=3, space={"learning_rate": (1e-30,)})
     changes = ["train.patience=1", "train.valid_every=1", f"data.root={root.as_posix()}"]
     tuning = tune(tiny_toml, tmp_path / "out", plan, *changes)
-    assert [(each.best_update, each.updates) for each in tuning.trials] == [(1, 3), (1, 3)]
+    assert [(trial.best_update, trial.updates) for trial in tuning.trials] == [(1, 3), (1, 3)]
     assert load_experiment(tmp_path / "out" / "best.toml").train.patience == 1
     assert seen == set((root / "valid.en").read_text().splitlines())
     embedded = load_experiment(tiny_toml, ["data.root=", "data.train_size=50"]).data
     assert set(load_corpus(embedded, tests=False).splits) == {"train", "valid"}
+
+
+def test_a_log_without_its_last_line_is_named(tuned: Path, tiny_toml: Path, tmp_path: Path):
+    folder = Path(shutil.copytree(tuned, tmp_path / "search"))
+    log = folder / "luong-trial1-seed1" / "metrics.jsonl"
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join(lines[:-1]))
+    with pytest.raises(
+        ValueError, match=rf"{log} lacks its last line, .* delete {log.parent} and run the same"
+    ):
+        tune(tiny_toml, folder)
 
 
 @pytest.mark.slow
@@ -322,10 +333,10 @@ def test_what_fails_is_recorded_and_the_others_go_on(
     first, *others = tuning.trials
     assert (first.status, first.updates, first.bleu) == ("unfinished", 0, None)
     assert "\n" not in str(first.reason)
-    for each in others:
-        assert each.status == ("failed" if each.settings["learning_rate"] > 1 else "done")
-        assert (each.bleu is None) == (each.reason is not None) == (each.status == "failed")
-    assert all(each.settings == {"learning_rate": 1e-3} for each in find_winners(tuning.trials).values())
+    for trial in others:
+        assert trial.status == ("failed" if trial.settings["learning_rate"] > 1 else "done")
+        assert (trial.bleu is None) == (trial.reason is not None) == (trial.status == "failed")
+    assert all(trial.settings == {"learning_rate": 1e-3} for trial in find_winners(tuning.trials).values())
     capsys.readouterr()
     wild = ["--trials", "1", "--updates", "2", "--space", "learning_rate=1e38", "--space", "dropout=0"]
     command = ["tune", str(tiny_toml), "--out", str(tmp_path / "wild"), *wild]
@@ -334,11 +345,12 @@ def test_what_fails_is_recorded_and_the_others_go_on(
     assert not (tmp_path / "wild").exists()
     assert main(command) == 1
     captured = capsys.readouterr()
-    assert "all trials of a model failed" in captured.err
+    assert "all trials of a model failed (transformer: loss or gradient became NaN" in captured.err
+    assert "draw from another range with --space" in captured.err
     assert [row.split()[0] for row in captured.out.splitlines()[1:]] == LABELS
     assert not (tmp_path / "wild" / "best.toml").exists()
     trials = read_trials(tmp_path / "wild")
-    assert drawn == [{"label": each.label, "trial": each.trial, **each.settings} for each in trials]
+    assert drawn == [{"label": trial.label, "trial": trial.trial, **trial.settings} for trial in trials]
     with (tmp_path / "wild" / "trials.jsonl").open("a") as file:
         file.write("{")
     with pytest.raises(ValueError, match=r"trials.jsonl: a line is not the result of a trial: "):

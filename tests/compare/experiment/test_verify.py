@@ -75,13 +75,13 @@ def with_methods(multiply_adds: Callable[..., float] | None = None, **methods: A
 
 
 def sees_the_future(features: Any, self: Any, *inputs: Any) -> Any:
-    found = features(*inputs)
-    return found._replace(hidden=found.hidden + 0.01 * found.hidden.flip(1))
+    output = features(*inputs)
+    return output._replace(hidden=output.hidden + 0.01 * output.hidden.flip(1))
 
 
 def trains_another_model(features: Any, self: Any, *inputs: Any) -> Any:
-    found = features(*inputs)
-    return found._replace(hidden=found.hidden * (2 if torch.is_grad_enabled() else 1))
+    output = features(*inputs)
+    return output._replace(hidden=output.hidden * (2 if torch.is_grad_enabled() else 1))
 
 
 def reads_padding(encode: Any, self: Any, src: Tensor, mask: Tensor) -> Any:
@@ -127,8 +127,8 @@ def hides_a_weight(features: Any, self: Any, *inputs: Any) -> Any:
     self.hidden = getattr(self, "hidden", None) or 0.1 * (
         1 + next(NUMBERS)
     )  # in no file, and in each model another
-    found = features(*inputs)
-    return found._replace(hidden=found.hidden + self.hidden)
+    output = features(*inputs)
+    return output._replace(hidden=output.hidden + self.hidden)
 
 
 def raises(attention: Any, self: Any, *inputs: Any) -> Any:
@@ -156,13 +156,13 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("name", "method", "check"), BROKEN, ids=[each[1].__name__ for each in BROKEN])
+@pytest.mark.parametrize(("name", "method", "check"), BROKEN, ids=[case[1].__name__ for case in BROKEN])
 def test_a_broken_rule_is_found_by_its_check(name: str, method: Callable[..., Any], check: str):
-    found = failed(with_methods(**{name: method}))
-    assert check in found
-    assert all(problem and "\n" not in problem for problem in found.values())
+    failures = failed(with_methods(**{name: method}))
+    assert check in failures
+    assert all(problem and "\n" not in problem for problem in failures.values())
     if method is raises:
-        (problem,) = found.values()
+        (problem,) = failures.values()
         assert re.fullmatch(rf"{re.escape(__file__)}:\d+: NotImplementedError: later", problem)
 
 
@@ -218,7 +218,7 @@ SCORES_OF_A_BEGINNER = {
     "no sizes": (without_sizes, product, "missing 3 required positional arguments"),
     "plain tensor": (with_plain_tensor, product, "use nn.Parameter or a buffer"),
     "modules in a list": (with_listed_modules, product, "use nn.ModuleList"),
-    "shape": (init, lambda *each: product(*each)[:, 0], "(sentences, heads, queries, source positions)"),
+    "shape": (init, lambda *inputs: product(*inputs)[:, 0], "(sentences, heads, queries, source positions)"),
     "mean over padding": (
         init,
         lambda self, queries, keys: product(self, queries, keys * keys.mean(1, keepdim=True)),
@@ -229,14 +229,14 @@ SCORES_OF_A_BEGINNER = {
         lambda self, queries, keys: product(self, queries, keys) + torch.zeros(keys.size(1)),
         "pass device=keys.device",
     ),
-    "no number": (init, lambda *each: product(*each) / 0, "the logits are NaN or infinite"),
+    "no number": (init, lambda *inputs: product(*inputs) / 0, "the logits are NaN or infinite"),
     "numpy": (
         init,
-        lambda *each: product(*each) * torch.tensor(each[2].detach().numpy()).new_ones(1),
+        lambda *inputs: product(*inputs) * torch.tensor(inputs[2].detach().numpy()).new_ones(1),
         "use the functions of torch",
     ),
     "detached": (init, lambda self, queries, keys: product(self, queries, keys.detach()).tanh(), ""),
-    "right": (init, lambda *each: product(*each).tanh(), ""),
+    "right": (init, lambda *inputs: product(*inputs).tanh(), ""),
 }
 
 

@@ -55,7 +55,7 @@ def test_mistakes_are_one_line(
     assert not out.exists()
     out.mkdir()
     (out / "mine").touch()
-    assert "holds something" in refusal("export", run, "--out", out)
+    assert "already exists" in refusal("export", run, "--out", out)
 
 
 def test_pieces_are_distinct_where_labels_are_not():

@@ -96,7 +96,7 @@ def test_mistakes_are_one_line(texts: list[str], refusal: Refusal, monkeypatch: 
     assert "2 files of scores for 1 systems" in refusal(*one, "human=short,words")
     assert refusal("score", "a", "--ref", "ref", "--src", "src").startswith("--src has no effect with transl")
     other = refusal(*one, "comet", "--src", "short")
-    assert other.startswith("short has 2 lines but ref has 3: ")
+    assert other.startswith("short has 2 lines, but ref has 3: ")
     both = refusal(*texts, "--ref", "ref", "--external", "comet")
     assert both == "--external comet reads one reference, found 2"
     monkeypatch.setenv("PATH", "")

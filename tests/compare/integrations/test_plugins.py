@@ -16,8 +16,9 @@ from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.experiment.run import run_experiment
 from compare.results.run_folder import RunFolder
-from compare.results.store import _warn, read_result
+from compare.results.store import read_result
 from compare.system.plugins import VERSIONS, code_version, load_plugins, source_version
+from data.files import warn_once
 from tests.kits.common import ROOT, Refusal
 from tests.kits.plugins import EXAMPLE, importable
 
@@ -125,8 +126,8 @@ def test_check_says_that_the_plug_in_is_another_version(
     with importable(tmp_path):
         assert main(["check", str(plugin_run)]) == 0
     recorded = json.loads((plugin_run / "conv-gru-seed1" / "result.json").read_text())["code_version"]
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("made by")]
-    made, checked = line.removeprefix("made by code ").split(", checked by ")
+    printed = " ".join(capsys.readouterr().out.split())
+    made, checked = re.findall(r"made by code (.*?), checked by (.*?)(?= not checked:)", printed)[0]
     assert made == recorded
     assert checked.partition(" with ")[0] == made.partition(" with ")[0]
     assert checked != made
@@ -157,7 +158,7 @@ def test_no_command_imports_what_lies_in_the_working_directory(tmp_path: Path):
 @pytest.fixture
 def without_plugin(plugin_run: Path, tmp_path: Path) -> Path:
     """A copy of the experiment, where its plug-in is not installed."""
-    _warn.cache_clear()
+    warn_once.cache_clear()
     return Path(shutil.copytree(plugin_run, tmp_path / "copy"))
 
 
@@ -169,7 +170,7 @@ def test_without_the_plug_in_a_table_shows_the_stored_figures(
     shown = capsys.readouterr()
     assert shown.err == (
         f"warning: plug-in '{NAME}' cannot be used: it is not installed here: install it, or put its folder "
-        "on PYTHONPATH; the stored figures of each run are shown, no means\n"
+        "on PYTHONPATH; only the stored figures of single runs are shown\n"
     )
     for run in ("conv-gru", "cosine-rnn"):
         score = read_result(without_plugin / f"{run}-seed1").scores["repetition"]
@@ -182,7 +183,7 @@ def test_without_the_plug_in_check_compares_the_hashes(
 ):
     assert main(["check", str(without_plugin), "-q"]) == 0
     printed = capsys.readouterr().out
-    assert f"not checked: all but the hashes of files, and all tables: plug-in '{NAME}' cannot" in printed
+    assert f"not checked: anything but file hashes: plug-in '{NAME}' cannot" in printed
     assert printed.endswith(" 0 differ\n")
     (without_plugin / "conv-gru-seed1" / "test.hyp").write_text("forged\n")
     assert main(["check", str(without_plugin), "-q"]) == 1

@@ -52,7 +52,7 @@ def test_the_card_has_the_row_and_what_it_comes_from(saved: Path):
 
 
 def test_what_is_not_a_finished_run_is_refused(copy: Path, saved: Path, tmp_path: Path):
-    with pytest.raises(FileExistsError, match="holds something already"):
+    with pytest.raises(FileExistsError, match="already exists"):
         save_pretrained(copy / "luong-seed1", saved)
     ensemble = load_ensemble([copy / "luong-seed1", copy / "transformer-seed1"])
     with pytest.raises(ValueError, match="was not loaded from one run"):

@@ -20,6 +20,8 @@ Lines = list[tuple[int, dict[str, float]]]
 class StandIn:
     """In place of wandb: init gives a run that is open already, unless reinit="create_new" says otherwise."""
 
+    __spec__ = "installed"
+
     def __init__(self) -> None:
         self.lines: dict[str, Lines] = defaultdict(list)
         self.options: list[dict[str, Any]] = []
@@ -56,7 +58,7 @@ def wandb(monkeypatch: pytest.MonkeyPatch) -> StandIn:
 def expected(folder: Path, run: str) -> Lines:
     """The numbers of a log, under the names that trackers show."""
     lines = read_metrics(folder / run / "metrics.jsonl")
-    others = ("kind", "update", "chosen", "machine")
+    others = ("kind", "update", "chosen", "machine", "code", "torch")
     return [
         (
             line["update"],

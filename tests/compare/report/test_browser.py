@@ -65,18 +65,18 @@ def find(within: Chrome | WebElement, css: str) -> list[WebElement]:
 
 
 def serious_findings(browser: Chrome) -> list[str]:
-    """What axe-core finds in the page, each as the name of the rule and the elements."""
+    """Return violations that axe-core reports, by name of the rule and elements."""
     pytest.importorskip("axe_core_python")
     script = (files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
     browser.execute_cdp_cmd("Runtime.evaluate", {"expression": script})  # past the page's own policy
     run = "axe.run({ resultTypes: ['violations'] })"
     options = {"expression": run, "awaitPromise": True, "returnByValue": True}
-    found: dict[str, Any] = browser.execute_cdp_cmd("Runtime.evaluate", options)["result"]["value"]
-    assert found["testEngine"]["name"] == "axe-core"
+    result: dict[str, Any] = browser.execute_cdp_cmd("Runtime.evaluate", options)["result"]["value"]
+    assert result["testEngine"]["name"] == "axe-core"
     return [
-        f"{each['id']}: {[node['html'][:200] for node in each['nodes']]}"
-        for each in found["violations"]
-        if each["impact"] in SERIOUS
+        f"{violation['id']}: {[node['html'][:200] for node in violation['nodes']]}"
+        for violation in result["violations"]
+        if violation["impact"] in SERIOUS
     ]
 
 
@@ -90,7 +90,11 @@ def test_the_page_works(made: Path, tmp_path: Path):
     with open_browser(tmp_path) as browser:
         resize(browser, 1280)
         browser.get(path.as_uri())
-        (head,) = (each for each in find(browser, "#results thead th") if each.text[:6] in ("BLEU", "BLEU ↕"))
+        (head,) = (
+            element
+            for element in find(browser, "#results thead th")
+            if element.text[:6] in ("BLEU", "BLEU ↕")
+        )
         head.find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
         assert head.get_attribute("aria-sort") == "descending"
         assert "transformer" in find(browser, "#results .model th")[0].text
@@ -140,7 +144,7 @@ def test_a_projector_shows_one_map_in_the_window(tmp_path: Path):
         assert small["width"] < 200 < 1200 < table.rect["width"] <= 1280
         bottom = browser.execute_script("return arguments[0].getBoundingClientRect().bottom", table)
         assert bottom < browser.execute_script("return window.innerHeight")
-        sizes = [each.value_of_css_property("font-size").removesuffix("px") for each in find(table, "th")]
+        sizes = [cell.value_of_css_property("font-size").removesuffix("px") for cell in find(table, "th")]
         assert all(float(size) >= 20 for size in sizes)
         assert serious_findings(browser) == []
         find(browser, "#projector")[0].click()
@@ -166,11 +170,11 @@ def test_the_live_page_translates_what_is_typed(tmp_path: Path):
         def typed(text: str) -> list[str]:
             sentence.clear()
             sentence.send_keys(text, Keys.ENTER)
-            WebDriverWait(browser, 30).until(lambda _: not any(each.endswith("…") for each in shown()))
+            WebDriverWait(browser, 30).until(lambda _: not any(page.endswith("…") for page in shown()))
             return shown()
 
         def shown() -> list[str]:
-            return [each.text for each in find(browser, ".translation")]
+            return [element.text for element in find(browser, ".translation")]
 
         for text in (
             "My small girl opened the window.",
@@ -190,7 +194,7 @@ def test_the_live_page_translates_what_is_typed(tmp_path: Path):
         bahdanau, transformer = find(browser, ".panel")[1:]
         target = find(bahdanau, "li[data-row]")[1]
         ActionChains(browser).move_to_element(find(bahdanau, "li[data-column]")[1]).perform()
-        assert [each.text for each in find(browser, "li.marked")] == ["old", "old"]  # of both models
+        assert [element.text for element in find(browser, "li.marked")] == ["old", "old"]  # in both models
         ActionChains(browser).move_to_element(target).perform()
         assert find(bahdanau, ".after")[0].text == "Step 2: the five most probable"
         assert find(bahdanau, ".next li span")[0].text == target.text
@@ -206,7 +210,7 @@ def test_the_live_page_translates_what_is_typed(tmp_path: Path):
         assert "√" not in formula.text
         assert len(find(bahdanau, "path")) == len(find(bahdanau, "li[data-row]"))
         Select(browser.find_element(By.ID, "form")).select_by_value("map")
-        assert {each.get_attribute("style") for each in find(bahdanau, "td[data-row='0']")} == {
+        assert {element.get_attribute("style") for element in find(bahdanau, "td[data-row='0']")} == {
             "--weight: 0%;",
             "--weight: 100%;",
         }

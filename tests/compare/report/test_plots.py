@@ -17,7 +17,8 @@ from compare.analysis.finished_experiment import load_finished
 from compare.cli import main
 from compare.models.presets import PRESETS
 from compare.models.styles import LUONG, OTHER, PLAIN, RECURRENT, TRANSFORMER, style_of, styles_of
-from compare.report.drawing import curves_plot, pareto_plot, quality_bars, save_figure
+from compare.report.drawing import curves_plot, draw, pareto_plot, quality_bars, save_figure
+from compare.report.figures import FIGURES
 from compare.report.plots import PLOTS, draw_figure, draw_plots
 from tests.kits.common import ROOT, Refusal
 from tests.kits.experiments import edit_text
@@ -161,6 +162,16 @@ def test_files_are_valid_and_the_same_twice(tmp_path: Path):
     assert dict(mpl.rcParams) == before
 
 
+def test_settings_of_the_user_change_no_picture():
+    rows, odd = (
+        length_rows("a", 1, 1, 2, 3),
+        {"text.usetex": True, "font.size": 90, "savefig.transparent": True},
+    )
+    usual = draw(length_plot(rows), "svg")
+    with mpl.rc_context({**odd, "lines.linewidth": 20, "axes.grid": True, "svg.fonttype": "path"}):
+        assert draw(length_plot(rows), "svg") == usual
+
+
 def test_a_bar_is_of_the_minutes_to_a_level():
     rows = [
         {"label": "a", "minutes_to_35": 5.0, "minutes_to_39": 8.0},
@@ -239,6 +250,7 @@ CURVES = {"learning-updates", "learning-minutes"}
 
 def test_each_figure_is_drawn_alone(copied: Path):
     shutil.copy(ROOT / "results" / "grammar" / "trials.jsonl", copied)
+    assert [*PLOTS, "attention"] == list(FIGURES)
     for kind in PLOTS:
         if kind != "cost-joules":
             (svg,) = draw_figure(copied, kind, ["svg"], out=copied / "plots")
@@ -323,22 +335,22 @@ def test_one_file_in_the_format_of_its_ending_or_a_test_line_of_a_run(
 
 
 def test_attention_of_a_given_translation_has_its_words_as_rows(copy: Path, capsys):
-    given = "Baum Unbekanntes"
-    files = plot(capsys, copy, "--sentence", SENTENCE, "--translation", given, "--only", "luong")
-    assert has_words(files[1], f"→ {given}", *given.split(), "&lt;eos&gt;")
+    translation = "Baum Unbekanntes"
+    files = plot(capsys, copy, "--sentence", SENTENCE, "--translation", translation, "--only", "luong")
+    assert has_words(files[1], f"→ {translation}", *translation.split(), "&lt;eos&gt;")
     attention = compare.load_model(copy / "luong-seed1")
-    own = attention.attend(SENTENCE)
-    again = attention.attend(SENTENCE, own.translation)
-    assert again.tgt == own.tgt
-    np.testing.assert_allclose(again.weights["cross"], own.weights["cross"], atol=1e-6)
+    attended = attention.attend(SENTENCE)
+    again = attention.attend(SENTENCE, attended.translation)
+    assert again.tgt == attended.tgt
+    np.testing.assert_allclose(again.weights["cross"], attended.weights["cross"], atol=1e-6)
 
 
 def test_a_model_without_attention_is_left_out_unless_it_is_the_only_one(copy: Path, monkeypatch, tmp_path):
     attend = compare.Translator.attend
 
     def without(self: compare.Translator, *texts: str | None):
-        found = attend(self, *texts)
-        return found if self.label == "luong" else replace(found, weights={})
+        attended = attend(self, *texts)
+        return attended if self.label == "luong" else replace(attended, weights={})
 
     monkeypatch.setattr(compare.Translator, "attend", without)
     assert len(draw_attention(copy, SENTENCE, formats=["svg"], out=tmp_path)) == 1
@@ -350,8 +362,8 @@ CASES = {
     "--line|9": "line 9 is not in test, which has ",
     "--sentence| ": "the sentence must be one line that is not empty",
     "--format|pdf": "--format is for one figure",
-    "length|--line|2": "--sentence, --translation, --line, --only: no effect on length",
-    "--sentence|a|--line|2": "--sentence and --line both say what to draw",
+    "length|--line|2": "--sentence, --translation, --line and --only have no effect on length",
+    "--sentence|a|--line|2": "--sentence and --line exclude each other",
     "--sentence|a|--only|luon": "no finished model is labelled 'luon'; did you mean 'luong'?",
     "--sentence|a|--out|x.jpg": "no format 'jpg': choose from png, svg, pdf, html",
     "--sentence|a|--out|x.png": "x.png can show one model, but there are 2: choose one of luong, transformer",
@@ -366,5 +378,5 @@ def test_nothing_is_ignored(finished: Path, refusal: Refusal, tmp_path: Path):
     for arguments, message in CASES.items():
         assert message in refusal("plot", finished, *arguments.split("|"))
     run = Path(shutil.copytree(finished / "luong-seed1", tmp_path / "exp" / "luong-seed1"))
-    shutil.rmtree(run / "checkpoints")  # as in a published folder
+    shutil.rmtree(run / "checkpoints")  # published folders lack them
     assert "has no weights" in refusal("plot", run, "--sentence", "a", "--out", tmp_path)

@@ -79,12 +79,12 @@ def test_weights_rounded_to_bf16_take_half_the_space_and_translate(
     finished: Path, corpus: Path, tmp_path: Path
 ):
     folder = publish_experiment(finished, tmp_path / "rounded", weights="bf16")
-    sizes = [(each / RUN / "checkpoints" / "final.safetensors").stat().st_size for each in (folder, finished)]
+    sizes = [(path / RUN / "checkpoints" / "final.safetensors").stat().st_size for path in (folder, finished)]
     assert sizes[0] < 0.6 * sizes[1]
     assert len(load_model(folder / RUN).translate(["the old man sees the dog"])) == 1
-    found = check_experiment(folder, decode=2, data_root=str(corpus))
-    assert found.differences == []
-    assert any("rounded to bf16" in line for line in found.not_checked)
+    report = check_experiment(folder, decode=2, data_root=str(corpus))
+    assert report.differences == []
+    assert any("rounded to bf16" in line for line in report.not_checked)
 
 
 def test_all_budgets_are_published_as_one_experiment(budgets: Path, tmp_path: Path):
@@ -156,7 +156,7 @@ def test_commands_show_it_and_write_nothing_into_it(
     assert main(["score", str(translations), "--ref", str(references), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["bleu"] == read_result(published / RUN).bleu
     assert refusal("report", published, "-q").startswith(f"{published} is published: name another file")
-    assert "has no weights (published runs may have none)" in refusal("translate", published / RUN)
+    assert "has no weights (published runs may lack them)" in refusal("translate", published / RUN)
     said = refusal("run", tiny_toml, "--out", published, "-q")
     assert said == f"{published} is published: choose another folder with --out"
     assert files(published) == before
@@ -171,7 +171,7 @@ def test_runs_that_have_not_ended_are_listed_but_not_copied(copy: Path, tmp_path
         (ROWS[1], "done"),
     ]
     assert {path.name for path in out.iterdir() if path.is_dir()} == {ROWS[1]}
-    differences = [str(each) for each in check_experiment(out).differences]
+    differences = [str(difference) for difference in check_experiment(out).differences]
     assert differences == [f"experiment.json: runs, {RUN}: recorded listed, found no such folder"]
     failed = replace(read_result(copy / ROWS[1]), status="unfinished", reason="out of memory")
     save_result(copy / ROWS[1], failed)
@@ -200,7 +200,7 @@ def test_a_changed_file_is_not_published(copy: Path, tmp_path: Path, refusal: Re
     with (copy / RUN / name).open("ab") as file:
         file.write(b"\n")
     said = refusal("publish", copy, "--out", tmp_path / "out")
-    assert said.startswith(f"{copy / RUN / name} is not what")
+    assert said.startswith(f"{copy / RUN / name} has changed since")
     assert not (tmp_path / "out").exists()
 
 
@@ -209,7 +209,7 @@ def test_results_are_replaced_only_when_asked(
 ):
     changed = Path(shutil.copytree(published, tmp_path / "published"))
     (changed / "stale").touch()
-    assert "holds something already" in refusal("publish", copy, "--out", changed)
+    assert "already exists" in refusal("publish", copy, "--out", changed)
     assert (changed / "stale").exists()
     (copy / "trials.jsonl").write_text("of the search")
     systems = f'[[systems]]\nlabel = "x"\ntest = "{tmp_path.as_posix()}/theirs.de"\n'

@@ -51,13 +51,13 @@ def experiment(made: Path) -> FinishedExperiment:
 
 def column(content: ReportContent, heading: str) -> dict[str, str]:
     """A column of the result table, by model."""
-    (found,) = (each for each in content.results.columns if each.heading == heading)
-    return {row["label"]: found.text(row) for row in content.results.rows}
+    (match,) = (candidate for candidate in content.results.columns if candidate.heading == heading)
+    return {row["label"]: match.text(row) for row in content.results.rows}
 
 
 def section(content: ReportContent, name: str) -> Section:
-    (found,) = (each for each in content.sections if each.name == name)
-    return found
+    (match,) = (candidate for candidate in content.sections if candidate.name == name)
+    return match
 
 
 # Result table and significance.
@@ -79,7 +79,7 @@ def test_the_table_holds_means_over_seeds_and_each_run(content: ReportContent, m
     assert hidden <= columns.keys() - shown
     single = gather_content(write_experiment(tmp_path / "single", seeds=[1]))
     assert not {"seeds [95%]", "combined [95%]"} & set(single.results.headings)
-    assert "Every model finished with one seed: what other seeds would give is not known." in single.unknown
+    assert "Every model finished with one seed: the variation between seeds is unknown." in single.unknown
     against = "".join(column(single, "against transformer").values())
     assert "▽ −" in against
     assert not set("▲▼") & set(against)
@@ -128,45 +128,46 @@ def test_a_mark_says_who_wins(changes: dict[str, Any], cell: str):
 
 
 def test_every_comparison_is_listed(content: ReportContent, experiment: FinishedExperiment):
-    found = section(content, "significance")
-    (details,) = found.tables
+    significance = section(content, "significance")
+    (details,) = significance.tables
     scored = score_tests(experiment)
     expected = compare_models(scored)
     rows = [(row["model"], row["against"], row["verdict"]) for row in details.rows]
-    assert rows == [(each.first, each.second, each.verdict) for each in expected]
+    assert rows == [(comparison.first, comparison.second, comparison.verdict) for comparison in expected]
     low, high = expected[0].interval
     assert details.rows[0]["95% interval"] == f"{low:.2f} to {high:.2f}"
-    assert f"all comparisons on this page ({len(expected)})" in found.notes[0]
+    assert f"all comparisons on this page ({len(expected)})" in significance.notes[0]
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_models_of_different_settings_are_not_compared(copied: Path):
     change_result(copied, "rnn-seed1", settings_hash="a" * 64)
-    found = gather_content(copied)
-    (note,) = section(found, "significance").notes
+    gathered = gather_content(copied)
+    (note,) = section(gathered, "significance").notes
     assert "were trained or decoded with different settings" in note
-    assert found.summary == [note]
-    assert not [heading for heading in found.results.headings if "against" in heading]
-    assert any("do not share their settings" in line for line in found.unknown)
+    assert gathered.summary == [note]
+    assert not [heading for heading in gathered.results.headings if "against" in heading]
+    assert any("do not share their settings" in line for line in gathered.unknown)
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_report_of_several_budgets_begins_with_sentences_table_and_curve(budgets: Path):
-    found = gather_content(budgets)
-    assert found.budgets is not None
-    assert found.budgets.headings[2:4] == ["1,000 updates", "4,000 updates"]
-    assert [row["label"] for row in found.budgets.rows] == ["lstm", "rnn", "transformer"]
-    assert any("Per doubling of the training FLOPs" in line for line in found.summary)
-    assert found.sections[0].name == "cost"
-    assert [each.choice for each in found.sections[0].drawings][:2] == ["training FLOPs", "updates"]
-    assert found.results.rows[-1]["title"] == "nearest-neighbour"
-    assert "budgets of 1,000, 4,000 updates" in found.facts
+    gathered = gather_content(budgets)
+    assert gathered.budgets is not None
+    assert gathered.budgets.headings[2:4] == ["1,000 updates", "4,000 updates"]
+    assert [row["label"] for row in gathered.budgets.rows] == ["lstm", "rnn", "transformer"]
+    assert any("Each doubling of the training FLOPs" in line for line in gathered.summary)
+    assert gathered.sections[0].name == "cost"
+    assert [drawing.choice for drawing in gathered.sections[0].drawings][:2] == ["training FLOPs", "updates"]
+    assert gathered.results.rows[-1]["title"] == "nearest-neighbour"
+    assert "budgets of 1,000, 4,000 updates" in gathered.facts
     path = budgets.with_name("again.toml")
-    path.write_text(found.methods.config)
+    path.write_text(gathered.methods.config)
     assert load_experiment(path).train.budgets == (1_000, 4_000)
-    text = page.render(found)
+    text = page.render(gathered)
     places = [
-        text.index(each) for each in (found.summary[0][:20], "1,000 updates</th>", 'id="cost"', 'id="limits"')
+        text.index(part)
+        for part in (gathered.summary[0][:20], "1,000 updates</th>", 'id="cost"', 'id="limits"')
     ]
     assert places == sorted(places)
 
@@ -179,34 +180,34 @@ def test_failed_and_unfinished_rows_stand_in_the_table(copied: Path):
     change_result(copied, "rnn-seed2", status="failed", reason="loss became NaN", bleu=None)
     for run in ("lstm-seed1", "lstm-seed2"):
         shutil.rmtree(copied / run)
-    found = gather_content(copied)
-    assert column(found, "status") == {
+    gathered = gather_content(copied)
+    assert column(gathered, "status") == {
         "lstm": "0 of 2 done; unfinished",
         "rnn": "1 of 2 done; failed: loss became NaN",
         "transformer": "done",
         "nearest-neighbour": "baseline",
     }
-    runs = found.results.rows[1]["runs"]
-    assert [found.results.columns[-1].text(run) for run in runs] == ["done", "failed: loss became NaN"]
-    assert column(found, "BLEU")["lstm"] == "–"
-    assert "lstm seed 2 (unfinished), rnn seed 2 (failed: loss became NaN)" in found.unknown[0]
-    assert "3 of 6 runs finished" in found.facts
+    runs = gathered.results.rows[1]["runs"]
+    assert [gathered.results.columns[-1].text(run) for run in runs] == ["done", "failed: loss became NaN"]
+    assert column(gathered, "BLEU")["lstm"] == "–"
+    assert "lstm seed 2 (unfinished), rnn seed 2 (failed: loss became NaN)" in gathered.unknown[0]
+    assert "3 of 6 runs finished" in gathered.facts
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_without_its_corpus_the_rows_are_shown_and_the_rest_says_why(copied: Path, content: ReportContent):
     path = copied.with_name("corpus") / "test.de"
     path.write_text("".join(sorted(path.read_text().splitlines(keepends=True))))
-    assert "another than that of the runs" in load_finished(copied, needs_texts=False).no_texts
+    assert "not that of the runs" in load_finished(copied, needs_texts=False).no_texts
     shutil.rmtree(copied.with_name("corpus"))
-    found = gather_content(copied)
-    assert any("no such folder" in line for line in found.unknown)
+    gathered = gather_content(copied)
+    assert any("no such folder" in line for line in gathered.unknown)
     for heading in ("BLEU", "seeds [95%]"):
-        assert column(found, heading)["rnn"] == column(content, heading)["rnn"] != "–"
-    assert column(found, "test set [95%]")["rnn"] == "–"
-    assert not [heading for heading in found.results.headings if "combined" in heading]
-    assert found.sentences == []
-    empty = {each.name for each in found.sections if not (each.drawings or each.tables)}
+        assert column(gathered, heading)["rnn"] == column(content, heading)["rnn"] != "–"
+    assert column(gathered, "test set [95%]")["rnn"] == "–"
+    assert not [heading for heading in gathered.results.headings if "combined" in heading]
+    assert gathered.sentences == []
+    empty = {part.name for part in gathered.sections if not (part.drawings or part.tables)}
     assert empty == {"significance", "lengths", "similarity", "rare-words", "faults", "alignment"}
 
 
@@ -216,32 +217,32 @@ def test_what_cannot_be_made_or_compares_badly_is_said(copied: Path):
     change_result(copied, "rnn-seed2", device="another machine", batch_hash="other batches")
     for run in copied.glob("*-seed*"):
         change_result(copied, run.name, beam_sentences_per_s=50.0)
-    found = gather_content(copied)
-    assert section(found, "pareto").tables
-    assert "equal within 2%" in section(found, "pareto").notes[0]
-    assert section(found, "learning-curves").drawings == []
-    assert "metrics.jsonl" in section(found, "learning-curves").notes[0]
-    assert section(found, "lengths").notes == []
-    for text in ("device differ", "rows of seed 2 saw different batches", "Energy was not read"):
-        assert any(text in line for line in found.unknown)
+    gathered = gather_content(copied)
+    assert section(gathered, "pareto").tables
+    assert "equal within 2%" in section(gathered, "pareto").notes[0]
+    assert section(gathered, "learning-curves").drawings == []
+    assert "metrics.jsonl" in section(gathered, "learning-curves").notes[0]
+    assert section(gathered, "lengths").notes == []
+    for text in ("device differ", "rows of seed 2 saw different batches", "does not report energy"):
+        assert any(text in line for line in gathered.unknown)
 
 
 # Methods, sentences and analyses.
 
 
 def test_settings_are_told_apart_and_read_back(experiment: FinishedExperiment, tmp_path: Path):
-    found = sections.methods(experiment)
-    differing = {name: values for name, *values in found.differing.cells}
+    methods = sections.methods(experiment)
+    differing = {name: values for name, *values in methods.differing.cells}
     assert differing["model.dropout"] == ["0.0", "0.1", "0.2"]
     assert differing["model.preset"] == ['"lstm"', '"rnn"', '"transformer"']
     assert "decode.beam_size" not in differing
     path = tmp_path / "made.toml"
-    path.write_text(found.config)
+    path.write_text(methods.config)
     singles = [RunFolder.read(experiment.folder / f"{label}-seed1").run for label in experiment.labels]
     assert resolve_models(load_experiment(path)) == singles
-    assert found.commands[0] == "attnbench run made.toml --seeds 1,2"
+    assert methods.commands[0] == "attnbench run made.toml --seeds 1,2"
     last = experiment.results[-1]
-    conditions = dict(found.conditions)
+    conditions = dict(methods.conditions)
     assert conditions["BLEU"] == last.bleu_signature
 
 
@@ -249,9 +250,9 @@ def test_the_experiment_of_fine_tuned_runs_starts_from_that_of_their_first_weigh
     experiment: FinishedExperiment, tmp_path: Path
 ):
     runs = [
-        replace(each, run=replace(each.run, train=replace(each.run.train, init_from=start, init_hash=start)))
-        for each in experiment.runs
-        for start in [str(tmp_path / "general" / each.name)]
+        replace(run, run=replace(run.run, train=replace(run.run.train, init_from=start, init_hash=start)))
+        for run in experiment.runs
+        for start in [str(tmp_path / "general" / run.name)]
     ]
     path = tmp_path / "made.toml"
     path.write_text(sections.methods(replace(experiment, runs=tuple(runs))).config)
@@ -261,17 +262,17 @@ def test_the_experiment_of_fine_tuned_runs_starts_from_that_of_their_first_weigh
 
 def test_sentences_are_drawn_by_the_seed_and_hold_every_model(experiment: FinishedExperiment):
     assert draw_numbers(1000, 1) == draw_numbers(1000, 1) != draw_numbers(1000, 2)
-    found = sentences.draw_sentences(experiment, 1)
-    assert Counter(sentence.test for sentence in found) == {"test": 20, "test_long": 20}
-    for sentence in found:
+    drawn = sentences.draw_sentences(experiment, 1)
+    assert Counter(sentence.test for sentence in drawn) == {"test": 20, "test_long": 20}
+    for sentence in drawn:
         index, pairs = sentence.number - 1, experiment.corpus.splits[sentence.test]
         assert (sentence.src, sentence.ref) == (pairs.src[index], pairs.tgt[index])
         assert sentence.words == len(sentence.src.split())
         assert [output.model for output in sentence.outputs] == ["lstm", "rnn", "transformer"]
         for output in sentence.outputs:
             line = experiment.labels[output.model][0].outputs[sentence.test][index]
-            kept = [piece.text for piece in output.pieces if piece.kind != "missing"]
-            assert " ".join(kept).split() == line.split()
+            texts = [piece.text for piece in output.pieces if piece.kind != "missing"]
+            assert " ".join(texts).split() == line.split()
             assert output.exact == (line == sentence.ref) == (output.chrf == pytest.approx(100))
 
 
@@ -288,19 +289,19 @@ NUMBERS = [0, 3, 5]
 
 def test_the_viewer_holds_every_head_in_hundredths(finished: Path, monkeypatch):
     trained = load_finished(finished)
-    found = attention_viewer(trained, NUMBERS, {("luong", 1): AttentionHead("cross", 0)})
+    viewer = attention_viewer(trained, NUMBERS, {("luong", 1): AttentionHead("cross", 0)})
     names = [f"{run.result.label}, seed 1 (BLEU {run.result.bleu:.1f})" for run in trained.runs]
-    assert [model.name for model in found.models] == names
-    assert [len(model.heads) for model in found.models] == [1, 3]  # two heads and their mean
-    assert [model.chosen for model in found.models] == [0, 2]
+    assert [model.name for model in viewer.models] == names
+    assert [len(model.heads) for model in viewer.models] == [1, 3]  # two heads and their mean
+    assert [model.chosen for model in viewer.models] == [0, 2]
     pairs = word_pairs(trained.corpus.splits["test"])
     for index, run in enumerate(trained.runs):
         for one in attend_words(load_model(run.folder), [pairs[number] for number in NUMBERS]):
-            shown = np.array(found.sentences[one.number].weights[index])
+            shown = np.array(viewer.sentences[one.number].weights[index])
             assert np.abs(shown.reshape(one.weights.shape) / 100 - one.weights).max() <= 0.005
-    assert [sentence.number for sentence in found.sentences] == [1, 4, 6]
-    assert [sentence.tgt for sentence in found.sentences] == [pairs[number].tgt_words for number in NUMBERS]
-    sizes = [len(json.dumps(sentence.weights, separators=(",", ":"))) for sentence in found.sentences]
+    assert [sentence.number for sentence in viewer.sentences] == [1, 4, 6]
+    assert [sentence.tgt for sentence in viewer.sentences] == [pairs[number].tgt_words for number in NUMBERS]
+    sizes = [len(json.dumps(sentence.weights, separators=(",", ":"))) for sentence in viewer.sentences]
     monkeypatch.setattr(sentences, "MOST_BYTES", sizes[0] + sizes[1])
     assert len(attention_viewer(trained, NUMBERS, {}).sentences) == 2
 
@@ -315,9 +316,9 @@ def test_errors_and_gold_links_are_shown_and_the_best_head_first(finished: Path,
 
     splits = {name: pairs._replace(links=links(pairs)) for name, pairs in trained.corpus.splits.items()}
     with_gold = replace(trained, corpus=replace(trained.corpus, splits=splits))
-    found, chosen = sections.alignment_section(with_gold)
-    assert not found.notes
-    errors, heads, entropy = (Counter(row["label"] for row in table.rows) for table in found.tables)
+    alignment, chosen = sections.alignment_section(with_gold)
+    assert not alignment.notes
+    errors, heads, entropy = (Counter(row["label"] for row in table.rows) for table in alignment.tables)
     assert errors["diagonal"] == 1
     assert heads.keys() == entropy.keys() == {"luong", "transformer"}
     viewer = attention_viewer(with_gold, NUMBERS, chosen)
@@ -326,14 +327,14 @@ def test_errors_and_gold_links_are_shown_and_the_best_head_first(finished: Path,
         assert sentence.links == [(j, n - 1 - j) for j in range(n)]
     best = {f"{label}, seed {seed}": str(head) for (label, seed), head in chosen.items()}
     assert {model.name.partition(" (")[0]: model.heads[model.chosen] for model in viewer.models} == best
-    found, chosen = sections.alignment_section(trained)
+    alignment, chosen = sections.alignment_section(trained)
     assert chosen == {}
-    assert [table.title for table in found.tables] == ["Entropy of attention"]
-    assert "no gold links" in found.notes[0]
+    assert [table.title for table in alignment.tables] == ["Entropy of attention"]
+    assert "no gold links" in alignment.notes[0]
     (copy / "luong-seed1" / "checkpoints" / "final.safetensors").unlink()
-    lost, kept = attention_viewer(load_finished(copy), NUMBERS, {}).models
+    lost, readable = attention_viewer(load_finished(copy), NUMBERS, {}).models
     assert "final.safetensors" in lost.trouble
-    assert (kept.trouble, len(kept.heads)) == ("", 3)
+    assert (readable.trouble, len(readable.heads)) == ("", 3)
 
 
 # The search that tuned the models.
@@ -363,24 +364,24 @@ def trials(**bleu: list[float | None]) -> list[TrialResult]:
 TRIALS = trials(lstm=[4.0, 10.0, 1.0], rnn=[20.0, None, 14.0], transformer=[3.0, 33.0, 30.0])
 
 
-def notes_of(found: list[TrialResult], experiment: FinishedExperiment, folder: Path) -> list[str]:
-    write_trials(folder, found)
+def notes_of(trials: list[TrialResult], experiment: FinishedExperiment, folder: Path) -> list[str]:
+    write_trials(folder, trials)
     return tuning_section(experiment, folder).notes
 
 
 def test_effort_and_settings_that_differ_are_named(experiment: FinishedExperiment, tmp_path: Path):
-    other = "was run with other settings than its best trial: dropout"
+    other = "does not have the settings of its best trial: dropout"
     first, *others = notes_of(TRIALS, experiment, tmp_path)
     assert "same random draws" in first
     assert others[:2] == [f"lstm {other} 0.0 (best trial: 0.1).", f"rnn {other} 0.1 (best trial: 0.3)."]
     first, *others = notes_of(trials(lstm=[4.0], rnn=[None, None]), experiment, tmp_path)
     assert "different numbers of trials" in first
-    assert "rnn: no trial of it ended well, so its settings are not tuned." in others
+    assert "rnn: all of its trials failed, so its settings are not tuned." in others
 
 
 def test_a_search_says_in_what_it_differs_from_the_runs(experiment: FinishedExperiment, tmp_path: Path):
-    known = notes_of(TRIALS, experiment, tmp_path)
-    assert "Which settings the trials shared is not known: the search has no best.toml." in known
+    notes = notes_of(TRIALS, experiment, tmp_path)
+    assert "The shared settings of the trials are unknown: the search has no best.toml." in notes
     first, *others = experiment.runs
     budget = replace(first.run.budget, match="params", reference=first.result.label)
     matched = replace(first, run=replace(first.run, budget=replace(budget, amount=77_991.0)))
@@ -388,11 +389,11 @@ def test_a_search_says_in_what_it_differs_from_the_runs(experiment: FinishedExpe
     larger = replace(run, vocabulary=replace(run.vocabulary, size=6000), budget=budget)
     (tmp_path / "best.toml").write_text(larger.to_toml())
     notes = notes_of(TRIALS, experiment, tmp_path)
-    (note,) = (note for note in notes if note.startswith("The trials had other settings"))
+    (note,) = (note for note in notes if note.startswith("Settings of the trials differ"))
     assert f"vocabulary.size 6000 (here {run.vocabulary.size})" in note
     assert "budget.amount" not in note
     assert f"train.max_updates 100 (here {run.train.max_updates})" in note
-    assert "rnn: its best trial has the highest dropout that was drawn." in notes
+    assert "rnn: its best trial has the highest dropout of all trials." in notes
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -465,10 +466,10 @@ def test_it_is_one_file_that_runs_no_foreign_script(content: ReportContent):
     assert {href[1:] for href in shown.values("href")} <= set(ids)
     heads = [attributes for tag, attributes in shown.elements if tag == "th"]
     optional = [heading in content.results.optional for heading in content.results.headings]
-    assert ["data-optional" in each for each in heads[1 : 1 + len(optional)]] == optional
+    assert ["data-optional" in head for head in heads[1 : 1 + len(optional)]] == optional
     runs = [run for row in content.results.rows for run in row["runs"]]
     assert {str(content.results.columns[0].order(run)) for run in runs} <= set(shown.values("data-order"))
-    pieces = [p for each in content.sentences for output in each.outputs for p in output.pieces]
+    pieces = [p for sentence in content.sentences for output in sentence.outputs for p in output.pieces]
     extra, missing = ([p.text for p in pieces if p.kind == kind] for kind in ("extra", "missing"))
     assert shown.texts["ins"][1:] == extra != []  # the first explains the mark
     assert shown.texts["del"][1:] == missing != []
@@ -490,17 +491,17 @@ def test_text_of_data_stays_text(content: ReportContent):
         results=replace(content.results, rows=[row]),
         methods=content.methods._replace(config=f"{text}\n\tnext"),
     )
-    found = Page(page.render(changed))
-    assert Counter(tag for tag, _ in found.elements)["script"] == 2
-    assert not found.values("onerror")
-    data, script = found.texts["script"]
+    parsed = Page(page.render(changed))
+    assert Counter(tag for tag, _ in parsed.elements)["script"] == 2
+    assert not parsed.values("onerror")
+    data, script = parsed.texts["script"]
     assert json.loads(data)["sentences"][0]["tgt"] == [text]
     assert "alert" not in script
-    assert found.texts["h1"] == [text]
-    assert text in [each.strip() for each in found.texts["th"]]
-    assert found.texts["dd"].count(text) == 2  # source and reference
-    assert f"{text}\n\tnext" in found.texts["code"]
-    assert found.values("alt") == [text]
+    assert parsed.texts["h1"] == [text]
+    assert text in [heading.strip() for heading in parsed.texts["th"]]
+    assert parsed.texts["dd"].count(text) == 2  # source and reference
+    assert f"{text}\n\tnext" in parsed.texts["code"]
+    assert parsed.values("alt") == [text]
 
 
 def test_a_label_in_a_drawing_is_text():

@@ -16,8 +16,8 @@ from compare.analysis.seeds import mean_over_seeds
 from compare.cli import main
 from compare.report.conditions import (
     describe_ends,
+    describe_models,
     describe_namesakes,
-    describe_presets,
     find_warnings,
 )
 from compare.report.render import latex
@@ -95,7 +95,7 @@ def test_markdown_shows_what_people_compare():
         f"BLEU: {SIGNATURE}",
         "Hardware: Some CPU, torch 2.13.0, 2 threads, 4 cores, 2,600 MHz",
         "Precision: training bf16, decoding fp32",
-        "Speeds: median of repeats (lowest–highest), the models in turn, one seed per model, "
+        "Speeds: median of repeats (lowest–highest), models took turns, one seed per model, "
         "CPU share at least 97%",
         "Settings: train.batch_tokens 4096, train.label_smoothing 0.1, train.clip_norm 1.0, "
         "decode.beam_size 4, decode.max_ratio 2.0",
@@ -120,9 +120,9 @@ def test_columns_stand_where_a_row_knows_them_or_rows_differ():
 def test_failed_and_unfinished_rows_are_shown_as_such():
     rows, notes = parts(render_table([FAILED, DONE, UNFINISHED]))
     assert [row["status"] for row in rows] == ["failed: loss became NaN at update 37", "done", "unfinished"]
-    known = {name for row in (rows[0], rows[2]) for name, value in row.items() if value != "–"}
-    assert known == {"model", "status"}
-    assert not any("Warning" in note for note in notes)  # what is not known differs from nothing
+    filled = {name for row in (rows[0], rows[2]) for name, value in row.items() if value != "–"}
+    assert filled == {"model", "status"}
+    assert not any("Warning" in note for note in notes)  # unknown values do not count as different
 
 
 def test_columns_are_chosen_by_heading_or_field_in_every_form():
@@ -132,7 +132,7 @@ def test_columns_are_chosen_by_heading_or_field_in_every_form():
     assert json.loads(render_table([DONE], "json", ["bleu"])) == [{"bleu": 38.125}]
     for form, columns, message in (
         ("markdown", ["blue"], "no column 'blue'; did you mean 'bleu'"),
-        ("csv", ["BLEU", "seeds"], "no column 'seeds' in these rows"),
+        ("csv", ["BLEU", "seeds"], "these rows have no value for the column 'seeds'"),
         ("html", None, "no table form 'html': choose markdown, csv, json"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -188,7 +188,7 @@ WARNINGS = [
     ([DONE, changed(label="gru", timed_together="b2")], ALONE),
     ([changed(timed_together=None), changed(label="gru", timed_together=None)], ALONE),
     ([changed(timed_together=None), UNFINISHED], ""),  # nothing to compare with
-    (DISTURBED, "disturbed timings, with too little of the processor: lstm 50%, gru 89%"),
+    (DISTURBED, "disturbed timings, with too small a share of the processor: lstm 50%, gru 89%"),
     ([changed(reference_share=0.8)], "disturbed timings, below the machine's best: lstm 80%"),
     (
         [changed(width_multiple=16), changed(label="narrow", width_multiple=4)],
@@ -218,7 +218,7 @@ def test_the_preset_of_another_label_and_the_outcome_are_shown():
 def test_settings_that_differ_are_named():
     other = changed(label="b", settings_hash="2", settings=SETTINGS | {"train.ema": 0.5})
     mixed = [changed(settings_hash="1"), other]  # a method that only some rows use
-    assert find_warnings([each.flat() for each in mixed])[0].endswith("(1, 2: train.ema)")
+    assert find_warnings([result.flat() for result in mixed])[0].endswith("(1, 2: train.ema)")
     assert [row["train.ema"] for row in rows_of(*mixed)] == ["0", "0.5"]
     assert to_frame(mixed)["train.ema"].tolist() == [0.0, 0.5]
     assert json.loads(render_table(mixed, "json", ["train.decay"])) == [{"train.decay": 0.2}] * 2
@@ -249,7 +249,7 @@ def test_models_of_one_label_in_two_experiments_are_told_apart():
         "all updates used (a short)",
         "stopped by patience, as validation no longer improved (a long)",
     ]
-    assert describe_presets(rows) == ["a short: lstm", "a long: gru"]
+    assert describe_models(rows)["Presets"] == ["a short: lstm", "a long: gru"]
     frame = to_frame([DONE, changed(seed=2)])
     assert "model & seed & BLEU" in render_table(frame, "latex")
     frame.insert(0, "experiment", ["short", "long"])
@@ -318,11 +318,11 @@ def test_a_spreadsheet_shows_the_texts_of_csv_and_computes_none(text: str):
 
 def test_a_table_of_an_analysis_leaves_out_what_nobody_knows():
     rows = [{"label": "a", "joules": None}, {"label": "b", "joules": None, "f1": 0.5, "bleu_percent": 2}]
-    found = Table("why", [*rows, {"label": "c", "f1": float("nan")}])
-    assert found.headings == ["model", "F1", "BLEU (%)"]
-    assert found.numeric == [False, True, True]
-    assert found.cells == [["a", "–", "–"], ["b", "0.500", "2"], ["c", "–", "–"]]
-    assert [found.columns[1].order(row) for row in found.rows] == [None, 0.5, None]
+    table = Table("why", [*rows, {"label": "c", "f1": float("nan")}])
+    assert table.headings == ["model", "F1", "BLEU (%)"]
+    assert table.numeric == [False, True, True]
+    assert table.cells == [["a", "–", "–"], ["b", "0.500", "2"], ["c", "–", "–"]]
+    assert [table.columns[1].order(row) for row in table.rows] == [None, 0.5, None]
 
 
 def test_figures_of_an_analysis_are_rounded_to_what_they_mean():
@@ -336,13 +336,13 @@ def test_means_over_seeds_by_hand():
     """A figure that one seed lacks is missing in the mean; a count stays a whole number."""
     names = ("label", "seed", "words", "sentences", "bleu", "joules")
     rows = [("a", 1, "1–5", 7, 10.0, 1.0), ("b", 1, "1–5", 7, 50.0, 1.0), ("a", 2, "1–5", 7, 13.0, None)]
-    found = mean_over_seeds(
+    means = mean_over_seeds(
         [dict(zip(names, row, strict=True)) for row in (*rows, ("a", 1, "6", 2, 4.0, 1.0))]
     )
     expected = [("a", "1–5", 7, 11.5, None, 2), ("b", "1–5", 7, 50.0, 1.0, 1), ("a", "6", 2, 4.0, 1.0, 1)]
-    assert [tuple(row.values()) for row in found] == expected
-    assert list(found[0])[-1] == "seeds"
-    assert isinstance(found[0]["sentences"], int)
+    assert [tuple(row.values()) for row in means] == expected
+    assert list(means[0])[-1] == "seeds"
+    assert isinstance(means[0]["sentences"], int)
 
 
 # Labels, reasons and devices that try to be more than text.

@@ -32,7 +32,7 @@ def test_every_figure_of_a_result_is_declared_in_its_order():
         "experiment",
         "seed",
         "seeds",
-    ]  # of joined and of aggregated tables too
+    ]  # also of joined and of aggregated tables
     assert FIGURES.keys() - {"experiment", "seeds"} == {item.name for item in fields(Result)}
     assert all(figure.help for figure in FIGURES.values())
 
@@ -83,7 +83,7 @@ def test_bleu_with_its_interval_is_a_column_of_its_own():
     assert find_column("bleu").text(ROW) == "38.1"
     mean = {"bleu": 38.1, "bleu_sd": 0.5, "bleu_combined_low": 35.0, "bleu_combined_high": 41.0}
     assert find_column("BLEU [95%]").text(mean) == "38.1 ± 0.5 [35.0, 41.0]"
-    assert all(find_column(each.heading, ["long"]) == each for each in list_columns(["long"]))
+    assert all(find_column(column.heading, ["long"]) == column for column in list_columns(["long"]))
 
 
 def test_further_test_sets_are_found_by_their_perplexity():

@@ -22,8 +22,8 @@ from compare.results.store import write_record
 PENALTIES = [LengthPenalty(alpha, "wu") for alpha in (0.0, 0.5, 1.0)]
 SUMS = LikelihoodSums(nll=12.5, tokens=5, characters=20, unknown=1)
 GRID = [
-    GridPoint(normalization="wu", length_penalty=each.alpha, bleu=bleu, length_ratio=1.0)
-    for each, bleu in zip(PENALTIES, (29.0, 30.0, 30.0), strict=True)
+    GridPoint(normalization="wu", length_penalty=penalty.alpha, bleu=bleu, length_ratio=1.0)
+    for penalty, bleu in zip(PENALTIES, (29.0, 30.0, 30.0), strict=True)
 ]
 SELECTION = Selection(grid=GRID, chosen=choose_penalty(GRID), weights="0" * 64)
 LIKELIHOODS = Likelihoods(
@@ -54,7 +54,7 @@ def test_what_is_written_is_read_back(kind: str, tmp_path: Path):
     ("kind", "old", "new", "message"),
     [
         ("selection", '"wu"', '"x"', "$.grid[0].normalization"),
-        ("selection", '"length_penalty": 0.5', '"length_penalty": 0.6', "grid is not that of config.toml"),
+        ("selection", '"length_penalty": 0.5', '"length_penalty": 0.6', "the grid differs from config.toml"),
         ("selection", '"chosen": 1', '"chosen": 2', "chosen is 2, but the rule gives 1"),
         ("likelihoods", '"tokens": 5', '"tokens": 0', "tokens"),
         ("external", "0.5,", "true,", "$[...]"),
@@ -68,7 +68,7 @@ def test_damage_is_one_line(kind: str, old: str, new: str, message: str, tmp_pat
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new, 1))
-    with pytest.raises(ValueError, match=r"put the run's own") as caught:
+    with pytest.raises(ValueError, match=r"restore the original") as caught:
         read(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert message in str(caught.value)
@@ -76,7 +76,7 @@ def test_damage_is_one_line(kind: str, old: str, new: str, message: str, tmp_pat
 
 
 def test_a_missing_selection_says_what_to_do(tmp_path: Path):
-    with pytest.raises(ValueError, match=r"selection\.json: no such file: run the experiment again"):
+    with pytest.raises(ValueError, match=r"selection\.json does not exist: run the experiment again"):
         read_selection(tmp_path / "selection.json", PENALTIES)
 
 

@@ -80,6 +80,6 @@ def test_a_changed_file_of_a_mask_is_noticed(copy: Path, tmp_path: Path):
     hashes = _with_mask(run, mask)
     assert hashes["cross_mask.npy"] == hashlib.sha256(mask.read_bytes()).hexdigest()
     np.save(mask, np.tri(64, dtype=bool))
-    with pytest.raises(ValueError, match=r"mask\.npy is not what this run was trained with"):
+    with pytest.raises(ValueError, match=r"mask\.npy is not the file that this run was trained with"):
         load_model(run)
     assert "cross_mask.npy" in [value.name for value in check_experiment(copy).differences]

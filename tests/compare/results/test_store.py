@@ -85,7 +85,7 @@ def test_a_result_of_another_folder_is_refused(tmp_path: Path):
     """Tables, plots and ``check`` look for the other files of a run by its label and seed."""
     save_result(tmp_path / "lstm-seed2", DONE)
     for read in (read_results, lambda folder: load_results(folder / "lstm-seed2")):
-        with pytest.raises(ValueError, match="is of label 'lstm' and seed 1, but its folder is not"):
+        with pytest.raises(ValueError, match="belongs to label 'lstm' and seed 1: rename the folder"):
             read(tmp_path)
 
 
@@ -125,7 +125,7 @@ def test_a_run_without_a_result_is_unfinished(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [(".", "holds no runs: expected <label>-seed<k>/"), ("nowhere", "nowhere: no such folder")],
+    [(".", "has no runs: expected <label>-seed<k>/"), ("nowhere", "nowhere: no such folder")],
 )
 def test_a_folder_that_is_no_experiment_is_refused(name: str, message: str, tmp_path: Path):
     (tmp_path / "something").mkdir()
@@ -174,5 +174,5 @@ def test_further_test_sets_become_columns():
 
 
 def test_a_test_set_cannot_take_the_place_of_a_field():
-    with pytest.raises(ValueError, match="is a field already: rename the test set"):
+    with pytest.raises(ValueError, match="already exists: rename the test set"):
         to_frame([replace(DONE, tests={"signature": {"bleu": 1.0}})])

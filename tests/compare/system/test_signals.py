@@ -1,5 +1,6 @@
 """Requests to stop by signal, and locks of folders: one process at a time, given up by a killed one."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 from compare.system.locks import LOCK, Locked, lock_folder
 from compare.system.processes import Terminated, raise_on_signals, stop_on_signals
+from data.files import warn_once
 from tests.kits.common import ROOT
 
 no_hangup = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")
@@ -148,6 +150,23 @@ def test_a_lock_excludes_another_process_which_is_named_until_it_is_killed(tmp_p
                 pass
             assert (folder / LOCK).is_file()
     assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_file_system_without_locks_is_warned_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
+):
+    def flock(*_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    warn_once.cache_clear()
+    for _ in range(2):
+        with lock_folder(tmp_path), lock_folder(tmp_path, wait=True):
+            pass
+    assert caplog.text.count("has no locks: start only one command at a time") == 1
+    assert not list(tmp_path.iterdir())
+    warn_once.cache_clear()
 
 
 def test_waiting_ends_with_the_other_process(tmp_path: Path, caplog: pytest.LogCaptureFixture):

@@ -24,8 +24,8 @@ def test_a_state_cut_short_is_refused(stream: BatchStream, tmp_path: Path):
     trainer(stream, tmp_path, bleus(1), max_updates=1).run()
     path = tmp_path / "checkpoints" / STATE
     content = path.read_bytes()
-    for kept in (b"", content[:-1], random.Random(0).randbytes(500)):
-        path.write_bytes(kept)
+    for damaged in (b"", content[:-1], random.Random(0).randbytes(500)):
+        path.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"trainer\.pt: damaged trainer state") as caught:
             load_state(path)
         assert "\n" not in str(caught.value)

@@ -41,7 +41,7 @@ def formula(logits: list[Tensor], smoothing: float, name: str) -> Tensor:
         return formulas.r_drop(p, q, TARGETS, smoothing, alpha=1.2)
     if name == "simcut":
         return formulas.simcut(p, q, TARGETS, smoothing, alpha=0.7)
-    of_p, of_q = (formulas.label_smoothing(each, TARGETS, smoothing) for each in (p, q))
+    of_p, of_q = (formulas.label_smoothing(distribution, TARGETS, smoothing) for distribution in (p, q))
     return 0.7 * of_p + 0.3 * of_q + 0.2 * formulas.kl_divergence(p, q) + 0.7 * formulas.kl_divergence(q, p)
 
 
@@ -53,16 +53,16 @@ def test_value_and_gradients_are_those_of_the_formula(
 ):
     monkeypatch.setattr(fast, "CHUNK_ELEMENTS", chunk)
     parts = weight, bias, *passes = inputs(PAIRS[name])
-    found, nll = loss_of([*parts], smoothing, PAIRS[name])
+    loss, nll = loss_of([*parts], smoothing, PAIRS[name])
     logits = [hidden @ weight.t() + bias for hidden in passes]
     expected = formula(logits, smoothing, name)
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-    if pair := PAIRS[name]:  # as it is computed without fast.py
-        parts_alone = [formulas.label_smoothing(each, TARGETS, smoothing) for each in logits]
-        torch.testing.assert_close(pair.add(parts_alone, logits), expected)
+    torch.testing.assert_close(loss, expected, rtol=1e-12, atol=1e-12)
+    if pair := PAIRS[name]:  # this path serves where fast.py is deleted
+        alone = [formulas.label_smoothing(distribution, TARGETS, smoothing) for distribution in logits]
+        torch.testing.assert_close(pair.add(alone, logits), expected)
     reference = functional.cross_entropy(logits[0], TARGETS, reduction="none").detach()
     torch.testing.assert_close(nll, reference, rtol=1e-12, atol=1e-12)
-    gradients = (torch.autograd.grad(each, parts) for each in (found, expected))
+    gradients = (torch.autograd.grad(value, parts) for value in (loss, expected))
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
 
@@ -70,8 +70,8 @@ def test_value_and_gradients_are_those_of_the_formula(
 def test_without_bias_it_is_as_with_zeros():
     weight, _, hidden = inputs(None)
     bias = torch.zeros(V, dtype=torch.float64, requires_grad=True)
-    sums = [linear_cross_entropy([hidden], weight, each, TARGETS, 0.1)[0] for each in (None, bias)]
-    gradients = [torch.autograd.grad(each, (weight, hidden)) for each in sums]
+    sums = [linear_cross_entropy([hidden], weight, offset, TARGETS, 0.1)[0] for offset in (None, bias)]
+    gradients = [torch.autograd.grad(total, (weight, hidden)) for total in sums]
     torch.testing.assert_close(sums[0], sums[1])
     torch.testing.assert_close(*gradients)
 
@@ -97,16 +97,16 @@ def test_without_grad_mode_no_gradient_is_computed(mode: type, monkeypatch: pyte
     expected, _ = loss_of(parts, 0.1, None)
     monkeypatch.delattr(fast, "_Gradients")
     with mode():
-        found, _ = loss_of(parts, 0.1, None)
-    assert torch.equal(found, expected)
-    assert not found.requires_grad
+        loss, _ = loss_of(parts, 0.1, None)
+    assert torch.equal(loss, expected)
+    assert not loss.requires_grad
 
 
 def test_large_logits_stay_finite_and_no_tokens_cost_nothing():
     weight, bias, hidden = parts = inputs(None, torch.float32)
     smoothed, nll = linear_cross_entropy([1e4 * hidden], weight, bias, TARGETS, 0.1)
-    found = torch.autograd.grad(smoothed, parts)
-    assert all(torch.isfinite(part).all() for part in (smoothed, nll, *found))
+    gradients = torch.autograd.grad(smoothed, parts)
+    assert all(torch.isfinite(part).all() for part in (smoothed, nll, *gradients))
     smoothed, nll = linear_cross_entropy([hidden[:0]], weight, bias, TARGETS[:0], 0.1)
     assert (smoothed.item(), nll.numel()) == (0.0, 0)
     assert not torch.autograd.grad(smoothed, weight)[0].any()
@@ -116,11 +116,11 @@ def test_large_logits_stay_finite_and_no_tokens_cost_nothing():
 def test_under_autocast_only_the_products_are_narrow(name: str):
     parts = weight, bias, *passes = inputs(PAIRS[name], torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found, nll = loss_of([*parts], 0.1, PAIRS[name])
-    assert found.dtype == nll.dtype == torch.float32
+        loss, nll = loss_of([*parts], 0.1, PAIRS[name])
+    assert loss.dtype == nll.dtype == torch.float32
     logits = [(hidden.bfloat16() @ weight.bfloat16().t()).float() + bias for hidden in passes]
     expected = formula(logits, 0.1, name)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=0)
-    for one, other in zip(*(torch.autograd.grad(each, parts) for each in (found, expected)), strict=True):
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=0)
+    for one, other in zip(*(torch.autograd.grad(value, parts) for value in (loss, expected)), strict=True):
         assert one.dtype == torch.float32
         assert (one - other).norm() / other.norm() < 0.01  # bf16 keeps 8 bits

@@ -179,10 +179,10 @@ with raise_on_signals():
 @pytest.mark.parametrize("signum", [None, signal.SIGTERM, signal.SIGINT])
 def test_a_process_whose_other_does_not_come_ends(signum: signal.Signals | None):
     """After a time with one line; by a signal at once."""
-    known = {**os.environ, **environment(0, 2, free_port())}
+    variables = {**os.environ, **environment(0, 2, free_port())}
     code = JOIN.format(seconds=60 if signum else 1)
     process = subprocess.Popen(
-        [sys.executable, "-c", code], env=known, cwd=ROOT, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code], env=variables, cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "joining\n"

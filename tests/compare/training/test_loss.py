@@ -34,8 +34,8 @@ def batch() -> tuple[Tensor, ...]:
     return src * src_mask, src_mask, tgt_in * tgt_mask, tgt_out * tgt_mask, tgt_mask
 
 
-def close(found: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+def close(actual: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
 
 
 _float64 = pytest.fixture(autouse=True)(seeded_float64)
@@ -45,8 +45,8 @@ METHODS = pytest.mark.parametrize("settings", [R_DROP, SIMCUT], ids=lambda setti
 
 
 def gradients(model: nn.Module, loss: Tensor) -> list[Tensor]:
-    found = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
-    return [torch.zeros(()) if part is None else part for part in found]
+    computed = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+    return [torch.zeros(()) if part is None else part for part in computed]
 
 
 def example() -> tuple[Tensor, ...]:
@@ -63,14 +63,14 @@ def test_the_mask_alone_says_what_is_real(settings: RegularizationConfig | None)
     criterion = TranslationLoss(model, 0.1, settings)
     tgt_out = tgt_out.clone()
     tgt_out[1] = PAD
-    found = []
+    losses = []
     for rest in (0, 9):
         torch.manual_seed(1)
-        ids = (each.where(tgt_mask, torch.full_like(each, rest)) for each in (tgt_in, tgt_out))
+        ids = (side.where(tgt_mask, torch.full_like(side, rest)) for side in (tgt_in, tgt_out))
         loss = criterion(src, src_mask, *ids, tgt_mask)
-        found.append([loss.minimised, loss.nll, *gradients(model, loss.minimised)])
+        losses.append([loss.minimised, loss.nll, *gradients(model, loss.minimised)])
         assert loss.tokens == 12
-    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+    assert all(torch.equal(one, other) for one, other in zip(*losses, strict=True))
 
 
 # --- two passes
@@ -99,8 +99,8 @@ def test_every_family_is_trained_by_the_formula(name: str, settings: Regularizat
     torch.manual_seed(7)
     expected = loss_of_two_passes(model, settings, parts)
     close(loss.minimised, expected)
-    for found, reference in zip(gradients(model, loss.minimised), gradients(model, expected), strict=True):
-        close(found, reference)
+    for gradient, reference in zip(gradients(model, loss.minimised), gradients(model, expected), strict=True):
+        close(gradient, reference)
     alone = TranslationLoss(model, 0.1)(*parts)  # other dropout
     assert abs(loss.minimised.item() - alone.minimised.item()) > 1e-3
 
@@ -149,8 +149,8 @@ def test_a_cut_token_is_one_with_an_embedding_of_zeros(name: str):
     expected = model.features(put(src, CUT_SRC, zero), mask, put(tgt, CUT_TGT, zero)).hidden
     before = model.features(src, mask, tgt).hidden
     with cut_embeddings(model):
-        found = model.features(cut(src, CUT_SRC), mask, cut(tgt, CUT_TGT)).hidden
-    torch.testing.assert_close(found, expected, **EXACT)
+        hidden = model.features(cut(src, CUT_SRC), mask, cut(tgt, CUT_TGT)).hidden
+    torch.testing.assert_close(hidden, expected, **EXACT)
     assert not torch.equal(before, expected)
     assert torch.equal(model.features(src, mask, tgt).hidden, before)  # embeddings are as before
 
@@ -183,16 +183,16 @@ def test_reinforce_is_its_formula():
     mask = torch.tensor([[True, True, True], [True, True, False]])
     rewards *= mask
     logp.requires_grad_(), value.requires_grad_()
-    found = reinforce(rewards, Choices(logp, value), mask)
+    estimate = reinforce(rewards, Choices(logp, value), mask)
     expected = torch.zeros(())
     for row, length in enumerate((3, 2)):
         to_go = rewards[row].flip(0).cumsum(0).flip(0)
         parts = rewards[row, :length], logp[row, :length], value[row, :length]
         expected = expected + seq2seq.formulas.reinforce(*parts)
         expected = expected + (to_go[:length] - value[row, :length]).square().sum() / 2
-    close(found, expected)
+    close(estimate, expected)
     for one, other in zip(
-        *(torch.autograd.grad(loss, (logp, value)) for loss in (found, expected)), strict=True
+        *(torch.autograd.grad(loss, (logp, value)) for loss in (estimate, expected)), strict=True
     ):
         close(one, other)
 
@@ -210,8 +210,8 @@ def test_the_loss_adds_what_choices_earned():
     expected = reinforce(rewards, Choices(logp, value), tgt_mask) - entropy[tgt_mask].sum()
     choices = Choices(logp, value, entropy, average)
     model.features = lambda *args: inner(*args)._replace(choices=choices)  # type: ignore[method-assign]
-    found = TranslationLoss(model, 0.1)(*parts)
-    close(found.minimised - plain.minimised, expected)
-    close(found.nll, plain.nll)
+    total = TranslationLoss(model, 0.1)(*parts)
+    close(total.minimised - plain.minimised, expected)
+    close(total.nll, plain.nll)
     to_go = rewards.flip(1).cumsum(1).flip(1)[tgt_mask]
     close(average, torch.tensor([0.9 * -3.0 + 0.1 * float(to_go.mean())]))

@@ -58,11 +58,11 @@ def test_translations_are_those_of_model_1():
     src, tgt = [[1, 2, 3], [1, 3], [2, 2]], [[5, 6], [5], [6, 7, 7]]
     table = Translations.learn(Sequences.of(src), Sequences.of(tgt))
     expected = model_1(src, tgt, iterations=5)
-    found = {
+    translations = {
         (int(key) // table.size - 1, int(key) % table.size): value
         for key, value in zip(table.keys, table.probabilities, strict=True)
     }
-    assert found == pytest.approx(expected)
+    assert translations == pytest.approx(expected)
 
 
 def test_links_find_the_words_and_skip_what_was_never_seen():

@@ -150,8 +150,8 @@ def test_the_best_weights_are_those_of_the_best_bleu(stream: BatchStream, tmp_pa
     state = run.run()
     assert (state.best_update, state.best_bleu, state.worse) == (6, 9, 2)
     assert same_weights(run.folder / FINAL, run.snapshot(6))
-    kept = load_file(run.folder / FINAL)
-    assert all(torch.equal(tensor, kept[name]) for name, tensor in model_weights(run.model).items())
+    weights = load_file(run.folder / FINAL)
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in model_weights(run.model).items())
     names = {path.name for path in run.folder.iterdir()}
     assert names == {FINAL, STATE, "update-0000006.safetensors", "update-0000010.safetensors"}
 
@@ -187,7 +187,7 @@ def test_training_stops_once_patience_is_used_up(stream: BatchStream, tmp_path: 
 
 def test_what_is_no_number_ends_the_run_and_is_not_saved(stream: BatchStream, tmp_path: Path):
     """A state is due at update 4, before the first line of the log: the run could not go on from it."""
-    with pytest.raises(TrainingDiverged, match="validation loss is nan at update 2: lower learning_rate"):
+    with pytest.raises(TrainingDiverged, match="validation loss is nan at update 2, that of a uniform"):
         trainer(stream, tmp_path / "a", [Validation(loss=float("nan"), bleu=1.0)]).run()
     wild = trainer(stream, tmp_path / "b", bleus(1), log_every=10, valid_every=10, checkpoint_every=4)
     with torch.no_grad():
@@ -197,20 +197,31 @@ def test_what_is_no_number_ends_the_run_and_is_not_saved(stream: BatchStream, tm
     assert not (wild.folder / STATE).exists()
 
 
+def test_a_loss_far_above_that_of_a_guess_is_a_divergence(stream: BatchStream, tmp_path: Path):
+    """The validation loss alone may be so high by overfitting, and the loss of training by one bad update."""
+    high = [Validation(loss=50.0, bleu=0.0)]
+    assert trainer(stream, tmp_path / "a", high).run().update == 10
+    with pytest.raises(
+        TrainingDiverged, match=r"is 50 at update 4, that of a uniform guess 2.89: lower learn"
+    ):
+        trainer(stream, tmp_path / "b", high, learning_rate=300.0).run()
+    assert trainer(stream, tmp_path / "c", bleus(1), learning_rate=300.0).run().update == 10
+
+
 # --- averages
 
 
 def weights_by_update(run: Trainer) -> dict[int, dict[str, Tensor]]:
     """Run a training, and keep the weights after each update, in float64."""
-    kept: dict[int, dict[str, Tensor]] = {}
+    weights: dict[int, dict[str, Tensor]] = {}
 
     def keep(line: dict[str, Any]) -> None:
         if line["kind"] == "train":
-            kept[line["update"]] = {name: w.double() for name, w in model_weights(run.model).items()}
+            weights[line["update"]] = {name: w.double() for name, w in model_weights(run.model).items()}
 
     run.metrics.report = keep
     run.run()
-    return kept
+    return weights
 
 
 @pytest.mark.parametrize(
@@ -231,12 +242,12 @@ def test_the_chosen_average_is_the_mean_of_these_weights(
     stream: BatchStream, tmp_path: Path, settings: dict[str, Any], scores: Any, shares: Any, chosen: str
 ):
     run = trainer(stream, tmp_path, bleus(*scores), **settings)
-    kept = weights_by_update(run)
+    weights = weights_by_update(run)
     for name, tensor in load_file(run.folder / FINAL).items():
-        mean = sum(share * kept[update][name] for update, share in shares.items()) / sum(shares.values())
+        mean = sum(share * weights[update][name] for update, share in shares.items()) / sum(shares.values())
         torch.testing.assert_close(tensor.double(), mean, rtol=0, atol=1e-6)
         assert torch.equal(tensor, model_weights(run.model)[name])
-        assert not torch.equal(tensor, kept[run.state.update][name].float())
+        assert not torch.equal(tensor, weights[run.state.update][name].float())
     assert metrics(tmp_path)[-1]["chosen"] == chosen
     if settings is EVEN:
         files = {path.name for path in run.folder.glob("update-*")}
@@ -355,7 +366,7 @@ def test_a_signal_stops_after_the_update_and_the_same_call_goes_on(
 def test_logs_that_do_not_belong_to_the_state_are_refused(stream: BatchStream, tmp_path: Path):
     run = trainer(stream, tmp_path, bleus(1))
     run.run()
-    message = f"{run.folder}: not all processes see the same folder and files"
+    message = f"{run.folder}: the processes do not see the same folder and files"
     with pytest.raises(OSError, match=re.escape(message)):
         run._rewind_log([4, 0])
     lines = run.metrics.path.read_text().splitlines(keepends=True)
@@ -364,7 +375,7 @@ def test_logs_that_do_not_belong_to_the_state_are_refused(stream: BatchStream, t
         trainer(stream, tmp_path, bleus(1), max_updates=12).run()
     for name in (STATE, FINAL):
         (run.folder / name).unlink()
-    run.snapshot(99).touch()  # of a killed process
+    run.snapshot(99).touch()  # left by a killed process
     trainer(stream, tmp_path, bleus(1), max_updates=2).run()
     assert {line["update"] for line in metrics(tmp_path)} == {1, 2}
     assert not run.snapshot(99).exists()
@@ -397,7 +408,9 @@ def test_a_run_continues_on_its_own_kind_of_gpu(
     monkeypatch.setattr(checkpoints, "device_name", lambda device: "Abacus 1")
     assert again.restore() == 2  # processors may differ
     monkeypatch.setattr(again, "device", torch.device("cuda"))
-    with pytest.raises(ValueError, match=r"trainer\.pt is of 'Abacus 2', and this is Abacus 1: continue"):
+    with pytest.raises(
+        ValueError, match=r"trainer\.pt was saved on 'Abacus 2', but this is Abacus 1: continue"
+    ):
         again.restore()
 
 
@@ -449,12 +462,12 @@ def test_no_file_is_written_before_one_that_it_relies_on(
     trainer(stream, tmp_path, bleus(2, 1, 3), max_updates=3, valid_every=1, average=2).run()
     snapshots = [f"update-000000{update}.safetensors" for update in (1, 2, 3)]
     names = (*snapshots, "trainer.pt", "final.safetensors")
-    known = [event for event in events if not event.startswith("delete") or event.split()[1] in names]
-    assert known == [
+    expected = [event for event in events if not event.startswith("delete") or event.split()[1] in names]
+    assert expected == [
         *("train 1", snapshots[0], "valid 1", "sync metrics.jsonl", "trainer.pt"),
         *("train 2", snapshots[1], "valid 2", "sync metrics.jsonl", "trainer.pt"),
         *("train 3", snapshots[2], "valid 3", "sync metrics.jsonl", "trainer.pt", f"delete {snapshots[0]}"),
-        *("average 3", "final.safetensors", "final 3"),
+        *("average 3", "final.safetensors", "final 3", "sync metrics.jsonl"),
     ]
 
 
@@ -482,7 +495,7 @@ def test_a_signal_while_saving_waits_for_the_next_update_and_its_save(
 def test_training_ends_where_a_file_that_its_result_needs_is_removed(
     name: str, stream: BatchStream, tmp_path: Path
 ):
-    """At the next checkpoint, not after hours; the log would begin anew with its next line."""
+    """At the next line of the log, which would begin anew, not after hours."""
     (tmp_path / "config.toml").write_text("")
 
     def remove(line: dict[str, Any]) -> None:
@@ -491,4 +504,5 @@ def test_training_ends_where_a_file_that_its_result_needs_is_removed(
 
     with pytest.raises(FileNotFoundError, match=f"{re.escape(str(tmp_path / name))} was removed"):
         trainer(stream, tmp_path, bleus(1), remove).run()
-    assert metrics(tmp_path)[-1]["update"] == 6
+    if name != "metrics.jsonl":
+        assert metrics(tmp_path)[-1]["update"] == 4
