@@ -52,3 +52,5 @@ def test_minutes_decide_the_updates_and_what_depends_on_them(tmp_path: Path, mon
     estimates[:] = [SimpleNamespace(train_s=None)]
     with pytest.raises(ValueError, match="cannot be measured"):
         fit_minutes(experiment, tmp_path / "other", 2)
+    with pytest.raises(ValueError, match="budgets says how long training is: leave --minutes out"):
+        fit_minutes(load_experiment("demo", ["train.budgets=[4000]"]), tmp_path, 2)
