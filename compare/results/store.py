@@ -5,6 +5,7 @@ measured, or the run failed before it) is None, never 0.
 """
 
 import hashlib
+import json
 import os
 import re
 import shlex
@@ -529,9 +530,10 @@ def stored_summary(folder: Path, results: Sequence[Result]) -> Summary | None:
 
 
 def results_hash(results: Sequence[Result]) -> str:
-    """Compute the sha256 of results as JSON lines, without their warnings: no summary depends on those."""
-    figures = [replace(result, warnings=None) for result in results]
-    return hashlib.sha256(to_json_lines(figures).encode()).hexdigest()
+    """Compute the sha256 of the known figures of results; no summary depends on their warnings."""
+    rows = [asdict(replace(result, warnings=None)) for result in results]
+    figures = [{name: value for name, value in row.items() if value is not None} for row in rows]
+    return hashlib.sha256(json.dumps(figures, sort_keys=True).encode()).hexdigest()
 
 
 def are_trials(results: Sequence[Result]) -> bool:
