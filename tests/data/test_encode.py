@@ -326,6 +326,6 @@ def test_a_text_in_another_script_is_unknown_to_any_vocabulary(kind: str):
 def test_a_line_that_is_too_long_is_named():
     ensure_lengths([[1] * 10] * 2, "the source text", 10)
     with pytest.raises(
-        ValueError, match=r"the source text, line 2 has 11 tokens.* at most 10 .* one sentence"
+        ValueError, match=r"the source text, line 2 has 11 tokens, above the limit of 10 .* one sentence"
     ):
         ensure_lengths([[1], [1] * 11], "the source text", 10)

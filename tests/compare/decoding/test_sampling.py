@@ -127,7 +127,7 @@ def test_text_by_search_and_by_sampling(finished: Path):
         with pytest.raises(ValueError, match=message):
             translator.generate(LINES, **options)
     for lines in ("dog", ["dog", None]):
-        with pytest.raises(ValueError, match="expected a list of lines"):
+        with pytest.raises(ValueError, match="expected a list of strings"):
             translator.generate(lines)
 
 

@@ -91,7 +91,7 @@ def test_the_memory_of_a_training_that_another_process_began_is_unknown(copy: Pa
     assert min(peaks) > 0
 
 
-@pytest.mark.parametrize("place", ["write_atomically", "write_record"])
+@pytest.mark.parametrize("stage", ["write_atomically", "write_record"])
 def test_a_stopped_run_keeps_its_choice_or_makes_it_again(
     stage: str, copy: Path, tiny_toml: Path, finished: Path, monkeypatch: pytest.MonkeyPatch
 ):

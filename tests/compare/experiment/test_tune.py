@@ -175,7 +175,7 @@ def test_every_model_gets_the_same_effort_and_a_trial_is_what_training_logged(tu
 
 def test_a_search_has_no_test_sets_to_check_or_report(tuned: Path, refusal: Refusal):
     assert "holds a search, whose trials read no test set" in refusal("check", tuned)
-    with pytest.raises(ValueError, match="a search, whose trials translate no test set"):
+    with pytest.raises(ValueError, match="a search, whose trials do not translate test sets"):
         load_finished(tuned)
     assert load_finished(tuned, needs_texts=False).no_texts
 

@@ -82,7 +82,7 @@ def test_progress_is_the_mean_of_cost_and_figure_at_updates_of_all_seeds():
     assert data_of(curves, 1) == [[[10, 15], [20, 31]], [[10, 5]]]
     modelling = valid_rows("lm", 1, (10, 4.0, None))
     assert len(curves_plot(modelling, {}, "minutes").axes) == 1  # language models have no BLEU
-    with pytest.raises(ValueError, match="language models translate nothing"):
+    with pytest.raises(ValueError, match="language models have no BLEU"):
         curves_plot(modelling, {}, "minutes", bleu)
     with pytest.raises(ValueError, match="a: joules were not recorded in training; choose another axis"):
         curves_plot(rows, {}, "joules", bleu)
@@ -234,7 +234,7 @@ def test_a_cost_plot_of_updates_or_loss():
     assert panel.get_title(loc="left").startswith("flat has the lowest validation loss up to 2.5e14")
     assert panel.lines[0].get_ydata() == pytest.approx([10, 9, 8])
     no_bleu = [row | {"bleu": None} for row in COST_ROWS]
-    with pytest.raises(ValueError, match="language models translate nothing"):
+    with pytest.raises(ValueError, match="language models have no BLEU"):
         PLOTS["cost"].plot(no_bleu, {})
     assert len(PLOTS["cost-loss"].plot(no_bleu, {}).axes) == 2
     bad = PLOTS["cost"].plot([row | {"bleu": row["bleu"] / 10} for row in COST_ROWS], {})
