@@ -63,6 +63,8 @@ def warnings_of(folder: Path, config: Path, environment: Environment) -> set[str
     variables = {name: value for name, value in os.environ.items() if name not in UNSET}
     variables |= {"PYTHONPATH": f"{started}:{ROOT}", "OMP_NUM_THREADS": "1", **environment.variables}
     words = [sys.executable, "-m", "compare", *COMMAND.format(config=config).split()]
+    if environment.start == NO_LOCKS:  # without locks, processes cannot share runs
+        words[words.index("--jobs") + 1] = "1"
     done = subprocess.run(words, cwd=work, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     assert "Traceback" not in done.stderr

@@ -327,9 +327,9 @@ class Trainer:
 
         Both losses must say so: one spike raises the mean training loss, overfitting the validation loss.
         """
-        update, config = self.state.update, self.train_config
+        update = self.state.update
         uniform = math.log(self.criterion.model.output.weight.size(0))
-        is_warm = update > self.optim_config.warmup_updates or update == config.max_updates
+        is_warm = update > self.optim_config.warmup_updates
         if not math.isfinite(loss) or (is_warm and min(loss, self._train_loss) > uniform + DIVERGED_NATS):
             raise TrainingDiverged(
                 f"validation loss is {loss:.6g} at update {update}, that of a uniform guess {uniform:.3g}: "

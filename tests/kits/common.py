@@ -55,7 +55,7 @@ class Clock:
 
 TIMED = re.compile(
     r"(.*_)?(s|seconds|(per_s|ms_p50)(_low|_high|_per_device)?|ms|ms_p95|reference_(ms|share)|mfu|joules|1k_tokens|bytes|cpu_shares?)(_sd)?"
-    r"|clock_mhz|(fp32|bf16)_gflops|threads|timed_together|decoded_on|results|metrics\.jsonl|speed\.json"
+    r"|clock_mhz|environment|(fp32|bf16)_gflops|threads|timed_together|decoded_on|results|metrics\.jsonl|speed\.json"
 )
 """Keys in JSON whose values depend on the machine, and hashes of files that hold such values."""
 PRESENCE_ONLY = re.compile(r"log\.txt|table\.(md|csv)|learning-minutes\..*")

@@ -202,7 +202,7 @@ def test_the_live_page_translates_what_is_typed(tmp_path: Path):
         target.send_keys(Keys.ARROW_DOWN)
         assert find(bahdanau, ".after")[0].text == "Step 3: the five most probable"
         Select(find(transformer, "select")[0]).select_by_visible_text("layer 2, head 1")
-        assert "e = q · k / √20" in find(transformer, ".formula")[0].text
+        assert "e = q · k / √8" in find(transformer, ".formula")[0].text
         for name in ("unscaled", "hard"):
             browser.find_element(By.ID, name).click()
         formula = find(transformer, ".formula")[0]
