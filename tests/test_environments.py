@@ -82,5 +82,4 @@ def usual(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> set[str]
 def test_an_experiment_runs_in_every_environment(name: str, tiny_toml: Path, usual: set[str], tmp_path: Path):
     expected = ENVIRONMENTS[name].warning
     further = warnings_of(tmp_path, tiny_toml, ENVIRONMENTS[name]) - usual
-    assert bool(further) == bool(expected)
-    assert all(expected in line for line in further)
+    assert bool(further) == bool(expected) == any(expected in line for line in further)
