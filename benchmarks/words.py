@@ -38,7 +38,7 @@ FRAGMENT = re.compile(r"#:? (of|which|whose|as|its|what)\b", re.IGNORECASE)
 QUESTION = re.compile(r"(what|which|whose|how|of|whether|where|who)\b", re.IGNORECASE)
 FORBIDDEN = frozenset({"found", "each", "known", "kept", "given", "own", "place"})
 MAX_WORDS = 30
-"""Of a sentence on a page."""
+"""Largest number of words in a sentence on a page."""
 NO_SENTENCE = re.compile(r"^(?:    |\||#|!\[|<!--|- [^ ]+$)|^$")
 CODE = re.compile(r"```.*?```|<!-- (?!end)[^>]*-->.*?<!-- end -->", re.DOTALL)
 LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")

@@ -89,7 +89,7 @@ class Filters:
     drop_broken: bool = False
     """Drop pairs with control characters, U+FFFD or bytes that are not UTF-8 (else an error)."""
     drop_duplicates: bool = False
-    """Of pairs whose sides are equal by ``letters_of``, keep only the first."""
+    """Keep only the first of the pairs whose sides are equal by ``letters_of``."""
     drop_overlap: bool = False
     """Drop training pairs whose source or target, by ``letters_of``, occurs in a given valid or test set."""
 

@@ -19,7 +19,7 @@ class Config:
 
     def __new__(cls, **settings: Any) -> Self:
         """Refuse unknown names."""
-        names = [field.name for field in fields(cls)]  # type: ignore[arg-type]  # of dataclasses alone
+        names = [field.name for field in fields(cls)]  # type: ignore[arg-type]  # subclasses are dataclasses
         if unknown := settings.keys() - {*names}:
             raise TypeError(f"{cls.__name__} has no setting {min(unknown)!r}; it has {', '.join(names)}")
         return super().__new__(cls)

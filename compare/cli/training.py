@@ -56,24 +56,21 @@ def run(
 
     Example: attnbench run multi30k --set data.root=FOLDER
     """
+    from compare.experiment.shorten import QUICK, QUICK_MINUTES, fit_minutes, quick_experiment
     from compare.report.table import show_experiment
     from compare.results.store import read_results
 
-    experiment = compare.load_experiment(config, settings or [])
+    asked = settings or []
+    experiment = compare.load_experiment(config, [*QUICK, *asked] if quick else asked)
     folder = out or Path("runs") / (experiment.name + "-quick" * quick)
     which: dict[str, Any] = {"seeds": cli.parse_numbers(seeds, "--seeds"), "only": cli.parse_list(only)}
     which["context"] = str(config)
+    if quick:
+        which["seeds"] = which["seeds"] or list(experiment.seeds[:1])
+        experiment = quick_experiment(experiment, asked, str(config))
+    if minutes or (quick and not any(setting.startswith("train.max_updates=") for setting in asked)):
+        experiment = fit_minutes(experiment, folder, minutes or QUICK_MINUTES, longer=bool(minutes), **which)
     if quick or minutes:
-        from compare.experiment.shorten import QUICK, QUICK_MINUTES, fit_minutes, quick_experiment
-
-        asked = settings or []
-        if quick:
-            which["seeds"] = which["seeds"] or list(experiment.seeds[:1])
-            experiment = compare.load_experiment(config, [*QUICK, *asked])
-            experiment = quick_experiment(experiment, asked, str(config))
-        if minutes or not any(setting.startswith("train.max_updates=") for setting in asked):
-            limit = minutes or QUICK_MINUTES
-            experiment = fit_minutes(experiment, folder, limit, longer=bool(minutes), **which)
         logger.info(f"{experiment.train.max_updates:,} updates")
     options = {"launch": compare.parse_launch(jobs, slurm), **which}
     reporter = compare.TrackingReporter(folder, track) if track else Reporter()

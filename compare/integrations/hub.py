@@ -45,7 +45,7 @@ def import_extra(module: str, extra: str, purpose: str) -> ModuleType:
         problem = "is not installed: pip install"
     except ImportError as error:
         signal = error.__cause__ or error.__context__
-        if isinstance(signal, Terminated | KeyboardInterrupt):  # which libraries in C++ hide
+        if isinstance(signal, Terminated | KeyboardInterrupt):  # C++ libraries hide these signals
             raise signal from None
         problem = f"cannot be imported ({first_line(error)}): pip install --force-reinstall"
     raise ValueError(f"{purpose} needs {module}, which {problem} 'attnbench[{extra}]'")

@@ -57,7 +57,7 @@ def _packages() -> Iterator[Diagnosis]:
     except metadata.PackageNotFoundError:
         yield Diagnosis(topic="attnbench", text="not installed: pip install -e .", level="missing")
         return
-    for text in sorted(requirements, key=lambda text: "extra ==" in text):  # what is needed comes first
+    for text in sorted(requirements, key=lambda text: "extra ==" in text):  # required packages come first
         requirement, wanted = Requirement(text), text.split(";")[0].strip()
         if requirement.extras:  # such as sacrebleu[ja], whose version is that of sacrebleu
             continue

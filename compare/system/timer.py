@@ -77,7 +77,7 @@ class TimedRepeat(NamedTuple):
     joules: float | None
     """Energy of the GPU, likewise; None where it cannot be read."""
     peak_memory_bytes: int | None
-    """What the work needed on a GPU, with its model and optimizer.
+    """Memory that the work needed on a GPU, with its model and optimizer.
 
     None on a processor: its process keeps freed memory for speed, so that its peak is that of all works.
     """

@@ -29,7 +29,7 @@ def copied(made: Path, tmp_path: Path) -> Path:
 
 BUDGETS = (1_000, 4_000)
 SWAPPED = {"lstm": "transformer", "transformer": "lstm"}
-"""Whose translations a model has at the smaller budget."""
+"""The models whose translations stand for a model at the smaller budget."""
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ preset = "cosine-rnn"
 embedding_size = 16
 hidden_size = 16
 """
-"""Its two presets, small."""
+"""The two presets of the plug-in, small."""
 
 
 def plugin_toml(tiny_toml: Path, plugins: str = '["attnbench_example"]', models: str = MODELS) -> str:
