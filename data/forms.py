@@ -441,16 +441,16 @@ def measure_order(text: Sequence[str], other: Sequence[str]) -> Order:
     }
     displacements, close = Counter[int](), 0
     for row in range(0, len(text), max(1, len(text) // 1_000)):
-        likeness = Counter[int]()
-        for word in rare.keys() & set(text[row].split()):
-            likeness.update(dict.fromkeys(rows[word], 0))
-            for at in rows[word]:
-                likeness[at] += rare[word]  # type: ignore[assignment]
+        likeness: dict[int, float] = defaultdict(float)
+        # A set has another order in each process: sorted words give the same sums and the same answer.
+        words = sorted(set(text[row].split()))
+        for word in words:
+            for at in rows[word] if word in rare else ():
+                likeness[at] += rare[word]
         if likeness:
             best = max(likeness.values())
-            nearest = [at - row for at, value in likeness.items() if value == best]
-            displacements[0 if 0 in nearest else nearest[0]] += 1
-            close += 2 * best >= sum(rare.get(word, log(len(other))) for word in set(text[row].split()))
+            displacements[min((at - row for at, value in likeness.items() if value == best), key=abs)] += 1
+            close += 2 * best >= sum(rare.get(word, log(len(other))) for word in words)
     total = displacements.total()
     if total < 4 * MIN_LINES:
         return Order(0, 1.0, 1.0, 0.0)
@@ -484,7 +484,8 @@ def describe_translations(
     warnings += repetition
     orders = [measure_order(lines, reference) for reference in references]
     order = max(orders, key=lambda order: order.unmoved)
-    if order.shift and order.share > OTHER_ORDER and order.unmoved < OTHER_ORDER:
+    least = max(OTHER_ORDER, 2 * MIN_LINES / max(size, 1))  # a few lines of a short text agree by chance
+    if order.shift and order.share > least and order.unmoved < OTHER_ORDER:
         warnings.append(
             f"{order.share:.0%} of the lines resemble reference i{order.shift:+} instead of i: shift them"
         )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 FIGURES = 8
 FIGURE = re.compile(r"^!\[.+\]\(\S+\.svg\)$", re.MULTILINE)
-EXACT = re.compile(r"^([\w-]+) +[\d,]+ parameters, .*: \[(.*)\]$", re.MULTILINE)
+EXACT = re.compile(r"^([\w-]+) +[\d,]+ parameters; ((?:\d: \d+%(?:, )?){5})$", re.MULTILINE)
 """Share of exact translations (%) of one model by number of clauses, 1 to 5; 1 to 3 were in training."""
 
 
@@ -17,7 +17,10 @@ def check_tutorial(page: str) -> Iterator[str]:
     """
     if (figures := len(FIGURE.findall(page))) != FIGURES:
         yield f"tutorial: {figures} figures, not {FIGURES}"
-    exact = {name: [float(share) for share in shares.split(", ")] for name, shares in EXACT.findall(page)}
+    exact = {
+        name: [float(share) for share in re.findall(r" (\d+)%", shares)]
+        for name, shares in EXACT.findall(page)
+    }
     if missing := {"lstm", "luong-general", "bahdanau", "transformer"} - exact.keys():
         yield f"tutorial: no exact translations of {', '.join(sorted(missing))}"
         return

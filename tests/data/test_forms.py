@@ -1,7 +1,10 @@
 """Forms of text: each is named by comparison, and published texts have none."""
 
+import os
 import random
 import re
+import subprocess
+import sys
 import unicodedata
 import urllib.parse
 from collections.abc import Callable
@@ -184,3 +187,30 @@ def test_published_translations_have_the_form_of_their_reference():
         assert [re.findall(r"'(.)' \(as", warning) for warning in warnings] == (
             [["“"], ['"']] if path.name.startswith("online-F") else []
         )
+
+
+WORDS = [f"word{n}" for n in range(60)]
+
+
+def test_lines_without_a_counterpart_give_the_same_answer_in_every_process():
+    draw = random.Random(1)
+    text, other = ([" ".join(draw.choices(WORDS, k=6)) for _ in range(200)] for _ in "12")
+    code = f"from data.forms import measure_order; print(measure_order({text}, {other}))"
+    answers = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+        ).stdout
+        for seed in "0123"
+    }
+    assert len(answers) == 1
+
+
+def test_a_few_unrelated_lines_are_not_shifted():
+    """Among 20 pairs of random lines, three often have the same displacement."""
+    draw = random.Random(1)
+    for _ in range(50):
+        text, other = ([" ".join(draw.choices(WORDS, k=6)) for _ in range(20)] for _ in "12")
+        assert not [warning for warning in describe_translations(text, other) if "resemble" in warning]
