@@ -22,6 +22,7 @@ CLEAN = (
     *("compare/training", "tests/compare/cli", "tests/compare/experiment", "tests/compare/report"),
     *("tests/compare/test_benchmark", "tests/compare/test_check", "tests/compare/training"),
     *("data", "compare/analysis", "compare/results", "compare/scoring", "compare/attention/heatmap"),
+    *("compare/studies", "compare/integrations", "tests/compare/studies", "tests/compare/integrations"),
     *("tests/data", "tests/compare/analysis", "tests/compare/results", "tests/compare/test_scoring"),
 )
 ENFORCED = {
