@@ -108,7 +108,7 @@ def order(settings: Settings) -> StudyResult:
             "decoder": none["decoder"],
             "lost": {row["positions"]: row["encoder"] for row in others},
             "shift": max(row["error"] for row in shifts),
-            **{name: values[0] for name, values in copy_series(by_seed).items()},
+            **copy_series(by_seed),
         },
         length=length,
         reach=reach,

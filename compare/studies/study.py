@@ -117,10 +117,10 @@ def between(text: str, measured: Measured, low: float, high: float) -> Claim:
 
 
 def _claim(text: str, measured: Measured, **bounds: Any) -> Claim:
-    by_seed = tuple(map(float, measured)) if isinstance(measured, Sequence) else ()
+    values = tuple(map(float, measured)) if isinstance(measured, Sequence) else (float(measured),)
     # fmean refuses infinities of both signs, which diverged trainings may give
-    mean = sum(measured) / len(measured) if isinstance(measured, Sequence) else float(measured)
-    return Claim(text=text, measured=mean, by_seed=by_seed, **bounds)
+    mean = sum(values) / len(values)
+    return Claim(text=text, measured=mean, by_seed=values if len(values) > 1 else (), **bounds)
 
 
 @dataclass(frozen=True, kw_only=True)

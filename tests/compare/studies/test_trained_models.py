@@ -176,7 +176,7 @@ CONTRASTS = (
 )
 ROLES = "positional positional_untrained spread spread_untrained aligning aligning_untrained"
 DEPTHS = "transformer-1 transformer-8 transformer-best lstm-1 lstm-8 lstm-best"
-RECALLED = "attention-test_32 gated-linear-test_8 RNN-test_8 LSTM-test_8 minGRU-test_8"
+RECALLED = "attention-test_16 gated-linear-test_16 RNN-test_8 LSTM-test_8 minGRU-test_8"
 SIZES = "lstm-few bahdanau-few transformer-few bahdanau-many transformer-many"
 KINDS = "sinusoidal learned rotary relative alibi"
 POSITIONS = f"{KINDS} sinusoidal_past learned_past rotary_past relative_past alibi_past"
