@@ -124,9 +124,11 @@ def make_translator(config: Any, kind: str = "unigram") -> Translator:
     return Translator(model.half().float(), vocabularies, decode, torch.device("cpu"), penalty, label="mine")
 
 
-def check_twin(translator: Translator, sentences: list[str], beam: int = 1) -> list[list[int]]:
+def check_twin(
+    translator: Translator, sentences: list[str], beam: int = 1, precision: str = "fp16"
+) -> list[list[int]]:
     """Compare ids, translations and attention weights with those of the page; returns the translations."""
-    (shown,) = run_script(render_live([(DEMO[0], translator)]), sentences, beam)
+    (shown,) = run_script(render_live([(DEMO[0], translator)], precision), sentences, beam)
     src, tgt = translator.vocabularies
     tokens = [one.tokens for one in translator.search(sentences, beam)]
     assert [one["ids"] for one in shown] == src.encode_all(sentences)
@@ -146,6 +148,17 @@ def test_the_script_is_the_twin_of_the_models(family: str, kind: str, count: int
     translator = make_translator(FAMILIES[family], kind)
     check_twin(translator, SENTENCES[-count:])
     check_twin(translator, SENTENCES[-count // 5 :], beam=4)
+
+
+@needs_node
+def test_weights_in_int8():
+    """Weights that a scale per row and 8 bits express exactly give the same translations and attention."""
+    translator = make_translator(RECURRENT)
+    with torch.no_grad():
+        for matrix in (weights for weights in translator.model.parameters() if weights.dim() > 1):
+            scales = matrix.abs().amax(1, keepdim=True) / 127
+            matrix.copy_((matrix / scales).round() * scales)
+    check_twin(translator, SENTENCES[-20:], precision="int8")
 
 
 @needs_node
