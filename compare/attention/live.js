@@ -175,7 +175,7 @@
   });
   const update = ({ target }) => {
     field("tau").textContent = number(formula().temperature);
-    if (target.id === "form") panels.forEach(({ figure }) => figure.show());
+    if (target.id === "form") panels.filter(({ result }) => result).forEach((panel) => panel.draw());
     else translate({ isSlow: false });
   };
   for (const event of ["input", "change"]) document.querySelector(".tools").addEventListener(event, update);

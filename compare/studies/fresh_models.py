@@ -27,7 +27,12 @@ def lstm(family: str, size: int, cell: Cell = "lstm") -> Callable[[int, int], Se
 
 def transformer(d: int, layers: int = 2, **options: Any) -> Callable[[int, int], Transformer]:
     """Configure a Transformer of ``layers`` layers per side without dropout; see ``TransformerConfig``."""
-    sizes: dict[str, Any] = {"d_model": d, "encoder_layers": layers, "decoder_layers": layers, "ffn_size": 4 * d}
+    sizes: dict[str, Any] = {
+        "d_model": d,
+        "encoder_layers": layers,
+        "decoder_layers": layers,
+        "ffn_size": 4 * d,
+    }
     return partial(Transformer, TransformerConfig(**sizes, dropout=0.0, **options))
 
 
