@@ -145,6 +145,8 @@ COMMON = {
 
 
 DESCRIPTIONS = Path(__file__).with_name("descriptions")
+REFERENCES = tomllib.loads((DESCRIPTIONS / "references.toml").read_text(encoding="utf-8"))
+"""Title and address of publications by their short form."""
 
 
 @cache
@@ -195,8 +197,7 @@ def judge(name: str, series: Mapping[str, Measured | Mapping[str, Measured]], **
 
 def bibliography(source: str) -> list[str]:
     """List the publications that ``source`` cites, each with title and address."""
-    references = describe("references")
-    return [f"{name}: {title}. {url}" for name, (title, url) in references.items() if name in source]
+    return [f"{name}: {title}. {url}" for name, (title, url) in REFERENCES.items() if name in source]
 
 
 QUICK_NOTE = "Quick run: tiny sizes in place of those described, so figures and verdicts mean nothing."
