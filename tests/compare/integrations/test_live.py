@@ -24,7 +24,7 @@ from compare.models.registry import build
 from data.batches import make_source_batch
 from data.corpus import Pairs
 from data.grammar import embedded_splits
-from data.vocabulary import BOS, SubwordVocabulary, VocabularyPair, build_pair
+from data.vocabulary import BOS, PAD, SubwordVocabulary, VocabularyPair, build_pair
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from tests.conftest import WORDS
 from tests.kits.common import ROOT, Refusal
@@ -84,10 +84,10 @@ RANDOM = random.Random(3)
 LINES = [" ".join(RANDOM.choices(list(WORDS), k=RANDOM.randint(1, 9))) for _ in range(96)]
 SENTENCES = [*LINES, "red  dog", "Ж: a 日本 dog's ﬁre-tree!", "▁ ␛0 ￭,", "“red”…tree."]
 RECURRENT = Seq2SeqConfig(embedding_size=12, hidden_size=8)
-SMALL = TransformerConfig(d_model=16, num_heads=2, ffn_size=20, encoder_layers=2, decoder_layers=2)
+SMALL = TransformerConfig(d_model=16, num_heads=2, ffn_size=22, encoder_layers=2, decoder_layers=2)
 LUONG = AttentionConfig(placement="after", input_feeding=True, score="general")
 FAMILIES = {
-    "bahdanau": RECURRENT,
+    "bahdanau": replace(RECURRENT, num_layers=2),
     "luong": replace(RECURRENT, attention=LUONG, num_layers=3, tie="output"),
     "gru, dot, no feeding": replace(
         RECURRENT, cell="gru", attention=replace(LUONG, score="dot", input_feeding=False), direction="forward"
@@ -158,6 +158,7 @@ def test_weights_in_int8():
         for matrix in (weights for weights in translator.model.parameters() if weights.dim() > 1):
             scales = matrix.abs().amax(1, keepdim=True) / 127
             matrix.copy_((matrix / scales).round() * scales)
+        translator.model.output.bias[[PAD, BOS]] += 5  # both are likely, but never chosen
     check_twin(translator, SENTENCES[-20:], precision="int8")
 
 
