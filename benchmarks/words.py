@@ -21,7 +21,9 @@ CLEAN = (
     *("compare/benchmark", "compare/check", "compare/cli", "compare/experiment", "compare/report"),
     *("compare/training", "tests/compare/cli", "tests/compare/experiment", "tests/compare/report"),
     *("tests/compare/test_benchmark", "tests/compare/test_check", "tests/compare/training"),
-    *("data", "compare/analysis", "compare/results", "compare/scoring", "compare/attention/heatmap"),
+    *("data", "compare/analysis", "compare/results", "compare/scoring", "compare/attention"),
+    *("compare/decoding", "compare/fast", "compare/models", "tests/seq2seq", "tests/transformer"),
+    *("tests/compare/attention", "tests/compare/decoding", "tests/compare/models"),
     *("tests/data", "tests/compare/analysis", "tests/compare/results", "tests/compare/test_scoring"),
 )
 ENFORCED = {
