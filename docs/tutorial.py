@@ -436,8 +436,8 @@ figure.tight_layout()
 #
 # A layer of the Transformer has several *heads*, attentions with projections of their own that can look at
 # different positions. A feed-forward network per position follows, and residual connections and layer
-# normalisation are around both. The decoder has a mask in its self-attention, so that position t sees only
-# what is already written, and attends to the encoder as before (*cross-attention*). In training, all
+# normalisation are around both. The decoder has a mask in its self-attention, so position t sees only the
+# words that are already written. It attends to the encoder as before (*cross-attention*). In training, all
 # positions are computed at once, where a recurrent decoder needs a loop.
 
 # %%
