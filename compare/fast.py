@@ -106,8 +106,8 @@ def _multiplies_in_fp32() -> bool:
 # At every product oneDNN copies the weights into blocks as its kernel reads them. With the few rows of a
 # decoding step this copy takes as long as the product itself. torch has operators that copy once and then
 # multiply by the copy, which torch.compile calls. They are not public: where they are missing or disagree
-# with ``torch.nn.functional.linear``, layers stay as they are. In fp32 they also do unless ``tune_cpu`` has
-# sent products to oneDNN: not in a process that did not call it, nor on processors of Intel with AMX.
+# with ``torch.nn.functional.linear``, layers stay as they are. In fp32 they also stay unless ``tune_cpu`` has
+# sent products to oneDNN, which it does not do on processors of Intel with AMX.
 
 
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2}
