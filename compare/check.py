@@ -177,7 +177,7 @@ def check_experiment(
             summary = stored_summary(folder, of_budget(results))
             if (folder / SUMMARY).is_file():
                 findings += _catch(SUMMARY, "content", _check_summary(folder, summary, data_root))
-            for name, text in render_views(results, summary).items():
+            for name, text in render_views(folder, results, summary).items():
                 if (folder / name).is_file():
                     same = (folder / name).read_bytes() == text.encode()
                     content = "as the runs say" if same else "something else"

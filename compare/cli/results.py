@@ -35,7 +35,8 @@ def table(
         str, typer.Option("--format", help="markdown, csv, json or latex [default: what fits a screen].")
     ] = "",
     shape: Annotated[
-        str, typer.Option(help="rows, or aggregated (means over seeds) [default: depends on the format].")
+        str,
+        typer.Option(help="rows (one per run) or aggregated (means over seeds) [default: by the format]."),
     ] = "",
     columns: Annotated[
         str,
@@ -120,7 +121,7 @@ def plot(
     line: Annotated[
         int | None, typer.Option(help="Draw the attention for this line of the test set [default: 1].")
     ] = None,
-    model: Annotated[str, typer.Option("--only", help="Draw the attention of this model or run.")] = "",
+    model: Annotated[str, typer.Option("--only", help="Draw only the attention of this model or run.")] = "",
     out: Annotated[
         Path | None, typer.Option(help="Output folder, or for one figure a file [default: plots/].")
     ] = None,

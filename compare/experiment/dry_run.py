@@ -19,6 +19,7 @@ from compare.experiment.run import check_with_data, match_models, plan_models
 from compare.experiment.timing import TrainingWork, first_updates, timing_seconds
 from compare.models.registry import build, build_meta_model, count_weights, training_bytes
 from compare.system.device import set_numerics, tune_cpu
+from compare.system.log import format_duration
 from compare.system.messages import is_out_of_memory
 from compare.system.timer import best_of
 from compare.training.log import read_metrics
@@ -60,12 +61,8 @@ def estimate_experiment(
     context: str = "config",
     launch: Launch | None = None,
     tests: bool = True,
-    timed: bool = True,
 ) -> list[RunEstimate]:
-    """Check what ``run_experiment`` would do, with its arguments and errors, without writing any file.
-
-    Without ``timed``, training times are unknown.
-    """
+    """Check what ``run_experiment`` would do, with its arguments and errors, without writing any file."""
     folder, seeds = Path(folder), seeds or experiment.seeds
     tune_cpu(batch_tokens=experiment.train.batch_tokens)
     models = plan_models(experiment, folder, context, launch)
@@ -78,8 +75,28 @@ def estimate_experiment(
         for label, run in by_label.items():
             for warning in run.warnings:
                 logger.warning(f"{label}: {warning}")
-        seconds = {label: _seconds_per_update(run, prepared) for label, run in by_label.items() if timed}
-        return [_estimate(run, prepared, seconds.get(run.run.label)) for run in runs]
+        seconds = {label: _seconds_per_update(run, prepared) for label, run in by_label.items()}
+        return [_estimate(run, prepared, seconds[run.run.label]) for run in runs]
+
+
+LONG_FLOPS = 1e11
+"""Work of training below which its duration is not worth an estimate: about ten seconds of a core."""
+
+
+def log_duration(runs: Sequence[PlannedRun], prepared: PreparedData) -> None:
+    """Log about how long the training that is left takes, by some updates of each model."""
+    left = [run for run in runs if not run.has_ended]
+    work = (run.run.train.max_updates * _flops_per_update(run.run, prepared) for run in left)
+    if sum(work) < LONG_FLOPS:
+        return
+    by_label = {run.run.label: run.run for run in left}
+    seconds = {label: _seconds_per_update(run, prepared) for label, run in by_label.items()}
+    times = [_estimate(run, prepared, seconds[run.run.label]).train_s for run in left]
+    if None not in times:
+        logger.info(
+            f"{len(left)} runs: about {format_duration(sum(filter(None, times)))} of training, one after the "
+            "other; validation, translation of the test sets and timing come on top"
+        )
 
 
 def _estimate(planned: PlannedRun, prepared: PreparedData, per_update: float | None) -> RunEstimate:
@@ -109,10 +126,8 @@ def _seconds_per_update(run: Run, prepared: PreparedData) -> float | None:
     device = torch.device(run.train.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         return None
-    flops = prepared.training_flops(run.model.architecture, run.regularization.passes)
-    counts = prepared.stream.token_counts(1)
     part_flops = PART_FLOPS.get(device.type, PART_FLOPS["cuda"])
-    parts = max(run.train.accumulate, ceil(flops * float(counts.sum()) / len(counts) / part_flops))
+    parts = max(run.train.accumulate, ceil(_flops_per_update(run, prepared) / part_flops))
     (batch,) = first_updates(prepared.stream, 1, parts)
     try:
         with torch.random.fork_rng(devices=[]):
@@ -123,3 +138,9 @@ def _seconds_per_update(run: Run, prepared: PreparedData) -> float | None:
         if not is_out_of_memory(error):
             raise
         return None
+
+
+def _flops_per_update(run: Run, prepared: PreparedData) -> float:
+    counts = prepared.stream.token_counts(1)
+    flops = prepared.training_flops(run.model.architecture, run.regularization.passes)
+    return flops * float(counts.sum()) / len(counts)

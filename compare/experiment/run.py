@@ -114,6 +114,10 @@ def run_experiment(
         reporter.expect(*_expected_work(runs, prepared, timing=timing))
         same = partial(run_experiment, folder=folder.resolve(), seeds=seeds, only=only)
         call = partial(same, context=context, tests=tests)
+        if timing and launch is None:
+            from compare.experiment.dry_run import log_duration
+
+            log_duration(runs, prepared)
         if launch is None or not launch.share_runs(call, experiment, runs, reporter, timing=timing):
             run_each(runs, prepared, reporter, train)
             if timing:

@@ -1,13 +1,10 @@
 """Text that `run` prints below its table: BLEU by length, one sentence, a picture, the next commands."""
 
-import os
 import shlex
-import sys
 import textwrap
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from shutil import which
 from statistics import fmean
 
 from compare.analysis.finished_experiment import load_finished
@@ -16,9 +13,10 @@ from compare.report.drawing import plots_folder, save_figure
 from compare.report.plots import PLOTS
 from compare.report.render import table_text
 from compare.results.table import Row
+from compare.system.messages import program_name
 
 CLOSING_WIDTH, NAME_WIDTH = 97, 30
-"""Characters of a line, and of a label in it."""
+"""Characters of a line, and of a label that stands on the line of its translation."""
 
 
 def show_closing(folder: Path, labels: Collection[str]) -> str:
@@ -39,9 +37,12 @@ def show_closing(folder: Path, labels: Collection[str]) -> str:
     texts = {"source": sources[line], "reference": finished.references(test)[line]}
     firsts = {label: min(runs, key=lambda run: run.result.seed) for label, runs in finished.labels.items()}
     texts |= {label: run.outputs[test][line] for label, run in firsts.items()}
-    left = min(max(map(len, texts)), NAME_WIDTH) + 2
+    left = max(map(len, texts)) + 2
+    above = left - 2 > NAME_WIDTH  # long labels have a line of their own
+    left = 2 if above else left
     sentences = [
-        f"{_cut(name):<{left}}{textwrap.shorten(text, CLOSING_WIDTH - left, placeholder=' ...')}"
+        (f"{name}\n  " if above else f"{name:<{left}}")
+        + textwrap.shorten(text, CLOSING_WIDTH - left, placeholder=" ...")
         for name, text in texts.items()
     ]
     program, model = program_name(), firsts[next(reversed(finished.trained.labels))].folder
@@ -65,21 +66,7 @@ def length_table(rows: Sequence[Row]) -> str:
     for row in rows:
         scores.setdefault(row["label"], {}).setdefault(row["source_words"], []).append(row["bleu"])
     lines = [
-        {heading: _cut(label), **{words: f"{fmean(values):.0f}" for words, values in by_words.items()}}
+        {heading: label, **{words: f"{fmean(values):.0f}" for words, values in by_words.items()}}
         for label, by_words in scores.items()
     ]
     return table_text(lines, {heading}, CLOSING_WIDTH)
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 3]}..."
-
-
-def program_name() -> str:
-    """Return the command that starts this program in a shell: its name if it is on the path, else a path."""
-    script = Path(sys.executable).with_name("attnbench")
-    if (installed := which("attnbench")) and Path(installed).parent == script.parent:
-        return "attnbench"
-    if script.is_file():
-        return shlex.quote(os.path.relpath(script))
-    return f"{shlex.quote(sys.executable)} -m compare"

@@ -170,8 +170,8 @@ FRONTS: dict[str, tuple[str, str, Literal["steps-pre", "steps-post"]]] = {
 }
 """Axis label, column that marks the front, and drawing style of the steps between models on the front."""
 FRONT_CAPTION = (
-    "Filled: on the Pareto front (dashed). Hollow: another model is better in one and as good in the other, "
-    "where overlapping bars of speed count as equal. Bars: lowest to highest seed or repeat."
+    "Filled: on the Pareto front (dashed). Hollow: another model is better in one and as good in the other. "
+    "Speeds whose bars overlap count as equal. Bars: lowest to highest seed or repeat."
 )
 EQUAL_RATIO = 1.02
 """Largest ratio of two values of a quantity that counts as made equal for all models."""

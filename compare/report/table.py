@@ -46,6 +46,7 @@ from compare.results.store import (
     Result,
     Summary,
     experiment_names,
+    fill_model_settings,
     fill_settings,
     has_means,
     is_setting,
@@ -63,6 +64,7 @@ from compare.results.store import (
 from compare.results.table import GROUPS, UNKNOWN, Column, Row, Table
 from compare.scoring import METRICS
 from compare.system.locks import Locked, lock_folder
+from compare.system.messages import program_name
 from compare.system.plugins import plugin_problem
 from data.files import as_paths, write_atomically
 from data.text import visible_lines
@@ -119,7 +121,7 @@ def _are_means(rows: Sequence[Row]) -> bool:
 
 
 def _concerns(condition: str, columns: Iterable[Column]) -> bool:
-    if condition in ("Presets", "Changed by the budget", "Models of one label"):
+    if condition in ("Presets", "Changed by the budget"):
         return any(column.name == "label" for column in columns)
     if condition in ("Hardware", "Speeds"):
         return any(column.group == "speed" for column in columns)
@@ -207,7 +209,7 @@ def render_table(
         caption: of a LaTeX table; by default the names of the experiments.
         runs: all runs, where ``rows`` has one row for several of them: conditions and warnings below the
             table are then those of the runs, and name the ones that failed or have not ended.
-        outcome: sentences above a Markdown table, or first in the note of a LaTeX table.
+        outcome: sentences above a Markdown table, or comments above a LaTeX table.
 
     Returns:
         The table as text.
@@ -245,7 +247,9 @@ def render_table(
     if form == "latex" and columns is None and not are_language_models(shown):
         interval = ["combined [95%]"] if _are_means(shown) else []
         which = [name for name in ("experiment", "seed") if len(distinct(shown, name)) > 1]
-        columns = ["model", *which, "BLEU" if interval else "BLEU [95%]", *interval, "chrF", "train tokens/s"]
+        settings = varied_settings(shown, within_preset=True)
+        scores = ["BLEU" if interval else "BLEU [95%]", *interval, "chrF", "train tokens/s"]
+        columns = ["model", *which, *settings, *scores]
     table = result_table(shown, columns, frame_rows(all_runs), outcome)
     return markdown(table) if form == "markdown" else latex(table, names, caption)
 
@@ -316,17 +320,15 @@ def load_table(
         return load_results(*as_paths(folders), budget=budget)
     import pandas as pd
 
-    frames = []
+    rows = []
     for folder, name in experiment_names(as_paths(folders)).items():
         results = read_results(folder)
         budgets = dict.fromkeys(run.budget for run in results if run.status == "done")
         chosen = sorted(filter(None, budgets)) if budget == "all" else [budget]
         for one in chosen or [None]:
             means = find_summary(folder, of_budget(results, one), data_root).means
-            frame = pd.DataFrame(fill_settings(means))
-            frame.insert(0, "experiment", name)
-            frames.append(frame)
-    return pd.concat(frames, ignore_index=True)
+            rows += [(folder, {"experiment": name, **row}) for row in means]
+    return pd.DataFrame(fill_settings(fill_model_settings(rows)))
 
 
 def default_shape(folders: Sequence[Path], budget: Budget = None) -> str:
@@ -373,7 +375,7 @@ def find_summary(folder: Path, results: Sequence[Result], data_root: str = "") -
 LINES = "results.jsonl"
 
 
-def render_views(results: Sequence[Result], summary: Summary | None) -> dict[str, str]:
+def render_views(folder: Path, results: Sequence[Result], summary: Summary | None) -> dict[str, str]:
     """Render the files of an experiment that only repeat its results; returns their contents by name."""
     import pandas as pd
 
@@ -382,7 +384,8 @@ def render_views(results: Sequence[Result], summary: Summary | None) -> dict[str
     outcome = summary.outcome if summary is not None else ()
     shown = of_budget(results)
     if summary is not None and has_means(shown):
-        tables["table.md"] = render_table(pd.DataFrame(summary.means), runs=shown, outcome=outcome)
+        means = fill_model_settings((folder, row) for row in summary.means)
+        tables["table.md"] = render_table(pd.DataFrame(means), runs=shown, outcome=outcome)
     else:
         tables["table.md"] = render_table(shown, outcome=outcome)
     return {**tables, LINES: to_json_lines(results)}
@@ -425,7 +428,7 @@ def _write(folder: Path, results: Sequence[Result], *, only_known: bool = False)
     if any(result.status == "done" for result in results):
         logger.info("means over seeds, and tests of differences")
         summary = find_summary(folder, of_budget(results))
-    for name, text in render_views(results, summary).items():
+    for name, text in render_views(folder, results, summary).items():
         if not only_known or (folder / name).is_file():
             write_atomically(folder / name, text)
 
@@ -447,20 +450,22 @@ def show_experiment(
     With ``closing``, the next command is left out, since ``show_closing`` follows.
     """
     results = of_budget(read_results(folder), budget)
-    shown = [result.flat() for result in results if not only or result.label in only]
+    shown = fill_model_settings(
+        (folder, result.flat()) for result in results if not only or result.label in only
+    )
     problems = [problem for result in results if (problem := plugin_problem(folder / result.run))]
     if problems or not any(result.status == "done" for result in results):
         return terminal(
             screen_table(shown, shown, [f"no means: {problem}" for problem in problems[:1]]), width
         )
     summary = find_summary(folder, results, data_root)
-    rows = [row for row in summary.means if not only or row["label"] in only]
+    rows = fill_model_settings((folder, row) for row in summary.means if not only or row["label"] in only)
     outcome = [] if only and set(only) != {result.label for result in results} else summary.outcome
     table = screen_table(rows if has_means(results) else shown, shown, outcome)
     path, has_file = quote(str(folder)), (folder / "table.md").is_file()
-    text = terminal(table, width) + _more(f"{folder}/table.md" if has_file else f"{TABLE} {path}")
+    text = terminal(table, width) + _more(f"{folder}/table.md" if has_file else _table_command(path))
     out = " --out report.html" if write_protection(folder) else ""
-    return text if closing else f"{text}next:\n  attnbench report {path}{out}\n"
+    return text if closing else f"{text}next:\n  {program_name()} report {path}{out}\n"
 
 
 def show_experiments(
@@ -471,10 +476,11 @@ def show_experiments(
     rows = frame_rows(load_table(folders, shape, data_root=data_root, budget=budget))
     runs = frame_rows(load_results(*folders, budget=budget))
     paths = " ".join(quote(str(folder)) for folder in folders)
-    return terminal(screen_table(rows, runs), width) + _more(f"{TABLE} {paths}")
+    return terminal(screen_table(rows, runs), width) + _more(_table_command(paths))
 
 
-TABLE = "attnbench table --columns all"
+def _table_command(paths: str) -> str:
+    return f"{program_name()} table --columns all {paths}"
 
 
 def _more(where: str) -> str:
@@ -502,7 +508,16 @@ def screen_table(rows: Sequence[Row], runs: Sequence[Row], outcome: Sequence[str
     )
 
 
+MOST_SETTINGS = 3
+"""Most settings that stand before the other columns, which may not fit the screen."""
+
+
 def _screen_columns(rows: Sequence[Row]) -> list[Column]:
+    varied = varied_settings(rows, within_preset=True)[:MOST_SETTINGS]
+    early, late = (
+        [replace(setting_column(name), title=name.removeprefix("model.")) for name in names]
+        for names in (varied, [name for name in varied_settings(rows) if name not in varied])
+    )
     if "seeds" in rows[0]:
         primary = [score_column(PRIMARY), bleu_interval_column("combined")]
     else:
@@ -516,6 +531,7 @@ def _screen_columns(rows: Sequence[Row]) -> list[Column]:
     if len({row.get("budget") for row in rows}) > 1:
         columns.insert(0, COLUMNS["budget"])
     columns += [replace(score_column(PRIMARY, test), title=test) for test in further_tests(rows[0])]
+    columns += early
     columns += [COLUMNS["perplexity"] if are_language_models(rows) else _bare(score_column("chrf"))]
     columns += [
         _bare(COLUMNS["train_tokens_per_s"], "train tok/s"),
@@ -523,7 +539,7 @@ def _screen_columns(rows: Sequence[Row]) -> list[Column]:
         _bare(COLUMNS["train_s"], "min"),
         _bare(COLUMNS["params"], "params", "M"),
     ]
-    columns += map(setting_column, varied_settings(rows))
+    columns += late
     return [column for column in columns if any(column.text(row) != UNKNOWN for row in rows)]
 
 

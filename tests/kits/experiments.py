@@ -231,5 +231,5 @@ def renew_views(folder: Path) -> None:
         results = read_results(folder)
         with suppress(OSError):
             write_record(folder / SUMMARY, summarise(folder))
-        for name, text in render_views(results, stored_summary(folder, results)).items():
+        for name, text in render_views(folder, results, stored_summary(folder, results)).items():
             (folder / name).write_text(text, encoding="utf-8")

@@ -211,8 +211,8 @@ def test_a_dry_run_checks_everything_and_writes_nothing(
 def test_an_estimate_counts_what_is_left_and_only_that(copy: Path, tiny_toml: Path):
     """A run that has ended, one that was stopped at update 40 of 90, and a new one."""
     before = files(copy)
-    estimates = estimate_experiment(load_experiment(tiny_toml), copy, timed=False)
-    assert [(run.name, run.train_s) for run in estimates] == [(name, None) for name in ROWS]
+    estimates = estimate_experiment(load_experiment(tiny_toml), copy)
+    assert [(run.name, run.train_s) for run in estimates] == [(name, 0) for name in ROWS]
     assert files(copy) == before
     (copy / ROWS[1] / "result.json").unlink()
     log = copy / ROWS[1] / "metrics.jsonl"

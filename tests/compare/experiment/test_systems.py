@@ -47,7 +47,7 @@ def test_what_is_no_row_is_refused_before_training(
 ):
     path = experiment(tiny_toml, tmp_path, row, lines)
     with pytest.raises((ValueError, OSError)) as caught:
-        estimate_experiment(load_experiment(path), tmp_path / "run", timed=False)
+        estimate_experiment(load_experiment(path), tmp_path / "run")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -92,7 +92,7 @@ def test_models_are_set_against_the_best_or_the_baseline(content: ReportContent,
     assert against["transformer"] == "itself"
     assert against["lstm"].startswith("−")
     assert content.summary[0].startswith("On test, rnn is ")
-    assert " BLEU behind transformer: not significant. With these seeds " in content.summary[0]
+    assert " is behind transformer by " in content.summary[0]
     finished = load_finished(made)
     assert choose_reference(finished) == "transformer"
     for baseline, reference in (("lstm", "lstm"), ("not-finished", "transformer")):
