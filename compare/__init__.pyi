@@ -64,9 +64,9 @@ from compare.report.plots import draw_attention as draw_attention
 from compare.report.plots import draw_figure as draw_figure
 from compare.report.plots import draw_plots as draw_plots
 from compare.report.publish import publish_experiment as publish_experiment
-from compare.report.table import load_table as load_table
-from compare.report.table import render_table as render_table
-from compare.report.table import write_views as write_views
+from compare.report.result_table import load_table as load_table
+from compare.report.result_table import render_table as render_table
+from compare.report.result_table import write_views as write_views
 from compare.results.records import LikelihoodSums as LikelihoodSums
 from compare.results.run_folder import load_ensemble as load_ensemble
 from compare.results.run_folder import load_model as load_model

@@ -18,7 +18,7 @@ from compare.experiment.compute_result import compute_figures, unfinished_result
 from compare.experiment.likelihood import score_translations
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_model import build_trainer
-from compare.report.table import render_views
+from compare.report.result_table import render_views
 from compare.results.columns import FIGURES
 from compare.results.records import read_external, read_likelihoods
 from compare.results.run_folder import RunFolder, load_model

@@ -20,8 +20,8 @@ from compare.analysis.statistics import (
     score_tests,
     welch_test,
 )
+from compare.results.formatting import DISTURBED, describe_p, format_points
 from compare.results.store import NO_INTERVALS
-from compare.results.table import DISTURBED, describe_p, format_points
 from compare.scoring import outcome_tests
 from compare.system.messages import explain
 

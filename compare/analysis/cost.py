@@ -26,7 +26,7 @@ from compare.analysis.statistics import (
     seed_interval,
     t_quantile,
 )
-from compare.results.table import Column, Row, Table, describe_p, format_points, plain_column
+from compare.results.formatting import Column, Row, Table, describe_p, format_points, plain_column
 from compare.scoring import BOOTSTRAP_SEED
 from compare.training.log import read_metrics
 

@@ -7,7 +7,7 @@ from statistics import fmean
 from compare.analysis.cost import NO_BLEU
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, Spread, timed_spread
 from compare.experiment.tune import TrialResult, group_trials
-from compare.results.table import Row, Table
+from compare.results.formatting import Row, Table
 
 SPEED = "beam_sentences_per_s"
 SIZE = "params"

@@ -18,7 +18,7 @@ import numpy as np
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.similarity import GRAM, MOST_SENTENCES, NEAREST, copy_nearest, nearest
 from compare.analysis.statistics import bleu, sentence_counts
-from compare.results.table import Row, Table
+from compare.results.formatting import Row, Table
 from data.text import UNSPACED
 from data.vocabulary import TOKEN, split_words
 

@@ -10,7 +10,7 @@ import typer
 
 import compare
 from compare.cli import options as cli
-from compare.report.render import list_text
+from compare.report.table_formats import list_text
 from compare.system.locks import lock_folder
 from compare.system.log import counting
 from compare.system.messages import program_name

@@ -99,7 +99,7 @@ def list_option(about: str, rows: Callable[[], Sequence[Mapping[str, Any]]]) -> 
 
     def show_list(asked: bool) -> None:
         if asked:
-            from compare.report.render import list_text
+            from compare.report.table_formats import list_text
 
             print_visible(list_text(rows()))
             raise typer.Exit

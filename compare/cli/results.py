@@ -11,7 +11,7 @@ import typer
 
 import compare
 from compare.cli import options as cli
-from compare.report.render import terminal_width
+from compare.report.table_formats import terminal_width
 from compare.system.log import show_messages
 from data.text import visible
 
@@ -58,15 +58,14 @@ def table(
 
     Example: attnbench table runs/demo --columns "model,BLEU,train (min)" --format latex
     """
-    from compare.report.table import (
+    from compare.report.result_table import (
         Budget,
         default_shape,
         ensure_form,
         find_summary,
         refresh_views,
-        show_experiment,
-        show_experiments,
     )
+    from compare.report.screen import show_experiment, show_experiments
     from compare.results.store import of_budget, read_results
 
     show_messages()
@@ -137,7 +136,7 @@ def plot(
     """
     from compare.report.figures import ATTENTION
     from compare.report.plots import output_file
-    from compare.report.table import refresh_views
+    from compare.report.result_table import refresh_views
 
     of_attention = any(option is not None for option in (sentence, translation, line, model or None))
     kind = kind or (ATTENTION if of_attention else "")
@@ -191,7 +190,7 @@ def report(
 
     Example: attnbench report runs/demo
     """
-    from compare.report.table import refresh_views
+    from compare.report.result_table import refresh_views
 
     refresh_views(folder)
     cli.print_visible(compare.build_report(folder, tuning=tuning, out=out, data_root=corpus))

@@ -12,8 +12,8 @@ import typer
 
 import compare
 from compare.cli import options as cli
-from compare.report.render import draw, table_text, terminal_width
-from compare.results.table import Row, describe_p, listing
+from compare.report.table_formats import draw, table_text, terminal_width
+from compare.results.formatting import Row, describe_p, listing
 from compare.scoring import METRICS
 from data.text import STDIN, read_lines
 

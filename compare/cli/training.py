@@ -11,8 +11,8 @@ import typer
 
 import compare
 from compare.cli import options as cli
-from compare.report.render import draw, table_text, terminal_width
-from compare.results.table import UNKNOWN, format_number, listing
+from compare.report.table_formats import draw, table_text, terminal_width
+from compare.results.formatting import UNKNOWN, format_number, listing
 from compare.settings import convert_setting
 from compare.system.log import Reporter, format_duration
 from compare.system.processes import is_main_process
@@ -58,7 +58,7 @@ def run(
     Example: attnbench run multi30k --set data.root=FOLDER
     """
     from compare.experiment.shorten import QUICK, QUICK_MINUTES, fit_minutes, quick_experiment
-    from compare.report.table import show_experiment
+    from compare.report.screen import show_closing, show_experiment
     from compare.results.store import read_results
 
     asked = settings or []
@@ -92,8 +92,6 @@ def run(
         text = show_experiment(folder, width=terminal_width(), only=labels, closing=True)
         cli.print_visible(text, end="", flush=True)
         if any(result.status == "done" and not result.is_external for result in shown):
-            from compare.report.closing import show_closing  # slow to import, as matplotlib is
-
             cli.print_visible(show_closing(folder, labels), end="", flush=True)
     return 0 if all(result.status == "done" for result in results) else 1
 

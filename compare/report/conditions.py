@@ -14,8 +14,8 @@ from compare.results.columns import (
     external_metrics,
     further_tests,
 )
+from compare.results.formatting import DISTURBED, GROUPS, Group, Row, describe_share
 from compare.results.store import of_test, setting_of, setting_text
-from compare.results.table import DISTURBED, GROUPS, Group, Row, describe_share
 from compare.scoring import METRICS
 
 ENDS = {

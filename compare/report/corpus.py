@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from textwrap import fill
 from typing import Any
 
-from compare.report.render import terminal_width
+from compare.report.table_formats import terminal_width
 from data.checks import QUANTILES, CorpusCheck, Finding, SplitCheck
 from data.forms import Finding as Form
 from data.named import CORPORA, NamedCorpus, named_corpus

@@ -29,8 +29,8 @@ from compare.analysis.efficiency import SIZE, SPEED
 from compare.analysis.similarity import NEAREST
 from compare.attention.heatmap import plain_style, render_figure
 from compare.models.styles import Style, series_style
+from compare.results.formatting import Row, heading_of
 from compare.results.store import refuse_writing
-from compare.results.table import Row, heading_of
 from data.files import write_atomically
 from data.text import visible_lines
 

@@ -5,8 +5,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from compare.config.sections import SETTINGS, SHARED
+from compare.results.formatting import Column, Row
 from compare.results.store import Result, is_setting, of_test, setting_of
-from compare.results.table import Column, Row
 from compare.scoring import HEADLINE, METRICS, metric_of
 from compare.system.messages import nearest
 

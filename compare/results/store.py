@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 
 from compare.config.sections import EXTERNAL, SHARED, run_name
-from compare.results.table import GROUPS, UNKNOWN, Row, describe_share, figure
+from compare.results.formatting import GROUPS, UNKNOWN, Row, describe_share, figure
 from compare.system.messages import abbreviate, ensure_folder
 from compare.system.plugins import plugin_problem
 from data.files import as_paths, warn_once, write_atomically

@@ -15,7 +15,7 @@ from compare.analysis.finished_experiment import load_finished
 from compare.analysis.quality import by_length
 from compare.decoding.translator import Translator
 from compare.models.styles import RECURRENT, TRANSFORMER
-from compare.results.table import Row
+from compare.results.formatting import Row
 from compare.studies.experiments import batch_of, conclude_losses, train
 from compare.studies.heads import offsets
 from compare.studies.panels import column, conclude

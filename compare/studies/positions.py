@@ -14,7 +14,7 @@ from torch import Tensor
 
 from compare.decoding.translator import Translator
 from compare.protocol import EncoderDecoder
-from compare.results.table import Row
+from compare.results.formatting import Row
 from compare.studies.corpora import sequences
 from compare.studies.experiments import batch_of, train
 from compare.studies.fresh_models import transformer

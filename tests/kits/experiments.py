@@ -13,7 +13,7 @@ from compare.analysis.summary import summarise
 from compare.attention.viewer import AttendedModel, AttendedSentence, AttentionViewer
 from compare.config.parse import load_experiment
 from compare.experiment.prepare import load_corpus
-from compare.report.table import render_views
+from compare.report.result_table import render_views
 from compare.results.run_folder import RunFolder
 from compare.results.store import (
     SUMMARY,

@@ -19,6 +19,7 @@ from compare.analysis.similarity import NEAREST, nearest_row
 from compare.analysis.statistics import ALPHA, POWER, ScoredTestSet, aggregate_seeds
 from compare.attention.viewer import AttentionViewer, read_asset, render_page
 from compare.report.conditions import find_warnings, list_left_out
+from compare.report.html.examples import Sentence, attention_viewer, draw_numbers, draw_sentences
 from compare.report.html.sections import (
     Methods,
     Part,
@@ -29,8 +30,7 @@ from compare.report.html.sections import (
     methods,
     tuning_section,
 )
-from compare.report.html.sentences import Sentence, attention_viewer, draw_numbers, draw_sentences
-from compare.report.table import default_columns, find_summary
+from compare.report.result_table import default_columns, find_summary
 from compare.results.columns import (
     COLUMNS,
     INTERVALS,
@@ -39,8 +39,8 @@ from compare.results.columns import (
     bleu_interval_column,
     score_column,
 )
+from compare.results.formatting import UNKNOWN, Column, Table
 from compare.results.store import Result, fill_model_settings, is_setting, refuse_writing
-from compare.results.table import UNKNOWN, Column, Table
 from data.files import write_atomically
 
 logger = logging.getLogger(__name__)

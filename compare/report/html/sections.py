@@ -34,8 +34,8 @@ from compare.report.drawing import REFERENCE_COLOR, Bar, bar_plot, draw
 from compare.report.figures import FIGURES
 from compare.report.plots import PLOTS
 from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS
+from compare.results.formatting import UNKNOWN, Row, Table, plain_column
 from compare.results.store import train_commands
-from compare.results.table import UNKNOWN, Row, Table, plain_column
 from compare.system.log import track
 from compare.system.messages import explain
 from compare.system.plugins import code_version

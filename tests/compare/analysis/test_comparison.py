@@ -42,9 +42,9 @@ from compare.analysis.statistics import (
     welch_test,
 )
 from compare.config.sections import ScoringConfig
+from compare.results.formatting import describe_p
 from compare.results.records import Likelihoods, LikelihoodSums, RawSpeed, Session, Timings
 from compare.results.store import write_record
-from compare.results.table import describe_p
 from compare.system.device import this_machine
 from compare.system.timer import Speed
 from data.text import read_lines

@@ -54,8 +54,8 @@ def test_the_help_shows_no_type_of_python(command: str, capsys: pytest.CaptureFi
     assert "<path>..." in out
 
 
-def test_figures_columns_and_presets_are_listed_without_torch():
-    for command in (["plot", "--list"], ["table", "--list"], ["models"]):
+def test_figures_and_columns_are_listed_without_torch():
+    for command in (["plot", "--list"], ["table", "--list"]):
         code = f"import sys; from compare.cli import main; main({command}); sys.exit('torch' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 

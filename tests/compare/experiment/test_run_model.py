@@ -25,7 +25,7 @@ from compare.experiment.compute_result import NOTHING_IN_COMMON, quality_figures
 from compare.experiment.prepare import load_corpus, prepare_data
 from compare.experiment.run import run_experiment
 from compare.experiment.tune import TuningPlan, find_winners, tune_experiment
-from compare.report.table import write_views
+from compare.report.result_table import write_views
 from compare.results.records import read_selection
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results

@@ -29,9 +29,9 @@ from compare.config.sections import ScoringConfig
 from compare.experiment.tune import TrialResult, write_trials
 from compare.report.drawing import Bar, bar_plot
 from compare.report.html import page, sections, sentences
+from compare.report.html.examples import attention_viewer, differences, draw_numbers
 from compare.report.html.page import ReportContent, describe_verdict, gather_content
 from compare.report.html.sections import Section, embed_figure, tuning_section
-from compare.report.html.sentences import attention_viewer, differences, draw_numbers
 from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import read_result
 from data.corpus import Pairs

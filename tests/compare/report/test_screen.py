@@ -13,18 +13,19 @@ from compare.analysis import comparison
 from compare.analysis.seeds import find_groups
 from compare.analysis.summary import summarise
 from compare.cli import main
-from compare.report import closing
-from compare.report.closing import CLOSING_WIDTH, length_table, show_closing
-from compare.report.render import terminal
-from compare.report.table import (
-    refresh_views,
+from compare.report import screen
+from compare.report.result_table import refresh_views, write_views
+from compare.report.screen import (
+    CLOSING_WIDTH,
+    length_table,
     screen_table,
+    show_closing,
     show_experiment,
     show_experiments,
-    write_views,
 )
+from compare.report.table_formats import terminal
 from compare.results.store import SUMMARY, has_means, read_results, save_result, stored_summary
-from tests.compare.report.test_table import DONE, FAILED, SCORES, changed
+from tests.compare.report.test_result_table import DONE, FAILED, SCORES, changed
 from tests.kits.common import ROWS
 
 
@@ -61,13 +62,13 @@ def test_rows_are_sorted_by_bleu_and_the_fullest_screen_has_the_rest(made: Path)
     assert "params" not in narrow
 
 
-def screen(*results: Any, **options: Any) -> str:
+def show(*results: Any, **options: Any) -> str:
     rows = [result.flat() for result in results]
     return terminal(screen_table(rows, rows, **options), 120)
 
 
 def test_single_runs_show_their_interval_their_status_and_one_line_per_warning():
-    text = screen(
+    text = show(
         changed(label="b", bleu=40.0, length_ratio=1.2, stopped_by="updates"),
         changed(length_ratio=0.9, stopped_by="updates", train_tokens_per_s=40_123.0),
         FAILED,
@@ -119,7 +120,7 @@ def test_seeds_of_one_distribution_seldom_seem_to_form_groups():
 
 def test_language_models_show_perplexity():
     plain = dict.fromkeys([*SCORES, "chrf", "length_ratio"])
-    text = screen(changed(label="b", perplexity=9.5, **plain), changed(perplexity=9.0, **plain))
+    text = show(changed(label="b", perplexity=9.5, **plain), changed(perplexity=9.0, **plain))
     lines = text.splitlines()
     assert "perplexity" in lines[0]
     assert [line.split()[0] for line in lines[1:3]] == ["lstm", "b"]
@@ -195,6 +196,6 @@ def test_it_shows_each_model_and_the_picture(copy: Path):
 def test_labels_are_whole(copy: Path, monkeypatch: pytest.MonkeyPatch):
     rows = [{"label": "long" * 12, "source_words": words, "bleu": 50.0} for words in ("1-5", "6-10")]
     assert "long" * 12 in length_table(rows)
-    monkeypatch.setattr(closing, "NAME_WIDTH", 3)
+    monkeypatch.setattr(screen, "NAME_WIDTH", 3)
     label = ROWS[0].partition("-seed")[0]
     assert f"\n{label}\n  " in show_closing(copy, [label])

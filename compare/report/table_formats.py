@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
-from compare.results.table import Table, listing
+from compare.results.formatting import Table, listing
 from data.text import visible
 
 if TYPE_CHECKING:

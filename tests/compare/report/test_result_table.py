@@ -19,9 +19,11 @@ from compare.report.conditions import (
     describe_models,
     find_warnings,
 )
-from compare.report.render import latex
-from compare.report.table import FORMS, find_summary, load_table, render_table, screen_table
+from compare.report.result_table import FORMS, find_summary, load_table, render_table
+from compare.report.screen import screen_table
+from compare.report.table_formats import latex
 from compare.results.columns import COLUMNS
+from compare.results.formatting import Column, Table
 from compare.results.store import (
     NO_INTERVALS,
     SUMMARY,
@@ -33,7 +35,6 @@ from compare.results.store import (
     to_frame,
     write_record,
 )
-from compare.results.table import Column, Table
 from compare.scoring import METRICS
 
 SIGNATURE = "nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
