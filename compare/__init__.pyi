@@ -25,7 +25,6 @@ from compare.decoding.search import SpecialIds as SpecialIds
 from compare.decoding.translator import Translation as Translation
 from compare.decoding.translator import Translator as Translator
 from compare.decoding.translator import generate as generate
-from compare.experiment.dry_run import estimate_experiment as estimate_experiment
 from compare.experiment.launch import Launch as Launch
 from compare.experiment.launch import parse_launch as parse_launch
 from compare.experiment.likelihood import ForcedScores as ForcedScores
@@ -33,6 +32,7 @@ from compare.experiment.likelihood import SentenceScore as SentenceScore
 from compare.experiment.likelihood import score_model as score_model
 from compare.experiment.likelihood import score_runs as score_runs
 from compare.experiment.likelihood import score_translations as score_translations
+from compare.experiment.run import estimate_experiment as estimate_experiment
 from compare.experiment.run import run_experiment as run_experiment
 from compare.experiment.tune import TuningPlan as TuningPlan
 from compare.experiment.tune import draw_candidates as draw_candidates

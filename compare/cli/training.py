@@ -18,7 +18,7 @@ from compare.system.log import Reporter, format_duration
 from compare.system.processes import is_main_process
 
 if TYPE_CHECKING:
-    from compare.experiment.dry_run import RunEstimate
+    from compare.experiment.estimate import RunEstimate
 
 logger = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from compare import load_finished, score_tests
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.decoding.translator import Translation, Translator
+from compare.experiment import estimate
 from compare.experiment import run as run_all
 from compare.experiment.compute_result import unfinished_result
-from compare.experiment.dry_run import estimate_experiment
-from compare.experiment.run import run_experiment
+from compare.experiment.run import estimate_experiment, run_experiment
 from compare.results.records import read_speed
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results
@@ -206,6 +206,18 @@ def test_a_dry_run_checks_everything_and_writes_nothing(
     assert [run["name"] for run in runs] == list(ROWS)
     assert all(run["train_s"] > 0 and run["memory_bytes"] == 16 * run["params"] for run in runs)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_long_training_begins_with_its_duration(
+    tiny_toml: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    caplog.set_level("INFO")
+    for name in ("run_each", "time_all"):
+        monkeypatch.setattr(run_all, name, lambda *_: None)
+    for limit, announced in ((1e99, False), (0.0, True)):
+        monkeypatch.setattr(estimate, "LONG_FLOPS", limit)
+        run_experiment(load_experiment(tiny_toml), tmp_path / "run", Reporter())
+        assert ("2 runs: about " in caplog.text) == announced
 
 
 def test_an_estimate_counts_what_is_left_and_only_that(copy: Path, tiny_toml: Path):

@@ -9,7 +9,7 @@ import pytest
 import compare
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.experiment.dry_run import estimate_experiment
+from compare.experiment.run import estimate_experiment
 from compare.report.plots import draw_plots
 from compare.report.publish import source_note
 from compare.results.run_folder import RunFolder
