@@ -261,10 +261,10 @@ def models(
             raise ValueError(
                 "--verify checks one preset: name it, such as attnbench models bahdanau --verify"
             )
-        from compare.models.preset_files import read_preset_files
+        from compare.models import read_preset_files
 
         described = read_preset_files()
-        if plugin:  # which may have registered others
+        if plugin:  # it may have registered others
             from compare.models.presets import PRESETS
 
             described = {preset: vars(PRESETS[preset]) for preset in PRESETS}

@@ -15,8 +15,8 @@ from typing import Any, get_args
 
 import msgspec
 
+from compare.models import read_preset_files
 from compare.models.hybrid import HybridConfig
-from compare.models.preset_files import read_preset_files
 from compare.models.registry import (
     FAMILIES,
     Architecture,

@@ -1,4 +1,4 @@
-"""What a terminal shows of experiments: the table that fits its width, and what `run` prints below it."""
+"""View of experiments in a terminal: the table that fits its width, and what `run` prints below it."""
 
 import shlex
 import textwrap
