@@ -126,11 +126,12 @@ def screen_table(rows: Sequence[Row], runs: Sequence[Row], outcome: Sequence[str
 
 
 MOST_SETTINGS = 3
-"""Most settings that stand before the other columns, which may not fit the screen."""
+"""Most settings of models that stand before the other columns, which may not fit the screen."""
 
 
 def _screen_columns(rows: Sequence[Row]) -> list[Column]:
-    varied = varied_settings(rows, within_preset=True)[:MOST_SETTINGS]
+    within = varied_settings(rows, within_preset=True)
+    varied = [name for name in within if name.startswith("model.")][:MOST_SETTINGS]
     early, late = (
         [replace(setting_column(name), title=name.removeprefix("model.")) for name in names]
         for names in (varied, [name for name in varied_settings(rows) if name not in varied])

@@ -83,7 +83,7 @@ def terminal(table: Table, width: int) -> str:
         colalign=_align(left[:fitting]),
         maxcolwidths=[*[None] * (fitting - 1), rest],
     )
-    warnings = [f"! {warning.removeprefix('Warning: ')}" for warning in table.warnings]
+    warnings = [f"! {warning.removeprefix('Warning: ').removeprefix('Note: ')}" for warning in table.warnings]
     parts = [
         "\n".join(textwrap.fill(line, width, subsequent_indent="  ", break_on_hyphens=False) for line in part)
         for part in (table.outcome, [*warnings, *table.conditions])

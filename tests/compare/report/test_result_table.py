@@ -444,6 +444,6 @@ def test_models_of_one_label_are_told_apart_by_their_settings():
         for name, label, settings in (("a", "x", SETTINGS), ("b", "x", gru), ("b", "y", gru))
     ]
     headings = screen_table(rows, rows).headings
-    assert headings[headings.index("cell") : headings.index("chrF")] == ["cell", "train.ema"]
+    assert headings.index("cell") < headings.index("chrF") < headings.index("train.ema")
     assert "model.cell" in render_table([changed(settings=gru), DONE], columns=["model", "cell"])
     assert "fine-tuned from weights abc" in render_table([changed(init_hash="abc")])
