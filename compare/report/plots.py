@@ -73,7 +73,7 @@ def draw_figure(
     """
     folder = Path(folder)
     if kind not in PLOTS:
-        raise ValueError(f"no figure {kind!r}; {did_you_mean(kind, FIGURES)}")
+        raise ValueError(f"no figure {kind!r}; {did_you_mean(kind, FIGURES, 0.6)}")
     if file := output_file(out):
         formats = [file.suffix.removeprefix(".")]
     if unknown := [form for form in formats if form not in FORMATS]:

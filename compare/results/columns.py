@@ -212,7 +212,7 @@ def find_column(heading: str, tests: Iterable[str] = ()) -> Column:
     if heading.casefold() in by_title:
         return by_title[heading.casefold()]
     names = [text for column in list_columns(tests) for text in (column.name, column.title)]
-    close = nearest(heading, [*names, *SHARED], 0.6)
+    close = nearest(heading, [*names, *SHARED], 0.7)
     hint = f"; did you mean {close!r}?" if close else "; attnbench table --list explains all columns"
     raise ValueError(f"no column {heading!r}{hint}")
 

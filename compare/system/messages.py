@@ -35,12 +35,12 @@ def ensure_folder(folder: Path) -> None:
     """Raise ValueError if there is no such folder; the message names those that are there."""
     if folder.is_dir():
         return
-    place = folder.parent
-    while not place.is_dir():
-        place = place.parent
-    names = sorted(path.name for path in place.glob("*/"))
+    parent = folder.parent
+    while not parent.is_dir():
+        parent = parent.parent
+    names = sorted(path.name for path in parent.glob("[!.]*/"))
     hint = nearest(folder.name, names, 0.6) or ", ".join(names[:MAX_NAMED]) or "no folders"
-    raise ValueError(f"{folder}: no such folder; {place} has {hint}")
+    raise ValueError(f"{folder}: no such folder; {parent} has {hint}")
 
 
 def abbreviate(value: Any) -> str:
