@@ -34,6 +34,9 @@ def _common_forms(check: CorpusCheck) -> Iterator[str]:
             for form in side_check.forms:
                 texts.setdefault((form.form, form.remedy), []).append((f"{name} {side}", form))
     for (form, remedy), sides in texts.items():
+        if len(sides) == 1:
+            yield "{}: {}".format(*sides[0])
+            continue
         lines, total = (sum(getattr(one, name) for _, one in sides) for name in ("lines", "total"))
         yield f"{form} in {lines:,} of {total:,} lines of {', '.join(side for side, _ in sides)}: {remedy}"
 

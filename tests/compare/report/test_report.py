@@ -136,7 +136,7 @@ def test_every_comparison_is_listed(content: ReportContent, experiment: Finished
     assert rows == [(comparison.first, comparison.second, comparison.verdict) for comparison in expected]
     low, high = expected[0].interval
     assert details.rows[0]["95% interval"] == f"{low:.2f} to {high:.2f}"
-    assert f"all comparisons on this page ({len(expected)})" in significance.notes[0]
+    assert f"the {len(expected)} comparisons on this page" in significance.notes[0]
 
 
 @pytest.mark.usefixtures("undrawn")
