@@ -33,12 +33,12 @@ def _common_forms(check: CorpusCheck) -> Iterator[str]:
         for side, side_check in split.sides.items():
             for form in side_check.forms:
                 texts.setdefault((form.form, form.remedy), []).append((f"{name} {side}", form))
-    for (form, remedy), sides in texts.items():
+    for (name, remedy), sides in texts.items():
         if len(sides) == 1:
             yield "{}: {}".format(*sides[0])
             continue
-        lines, total = (sum(getattr(one, name) for _, one in sides) for name in ("lines", "total"))
-        yield f"{form} in {lines:,} of {total:,} lines of {', '.join(side for side, _ in sides)}: {remedy}"
+        lines, total = (sum(getattr(form, count) for _, form in sides) for count in ("lines", "total"))
+        yield f"{name} in {lines:,} of {total:,} lines of {', '.join(side for side, _ in sides)}: {remedy}"
 
 
 def render_summary(manifest: Mapping[str, Any], *, warnings: bool) -> str:

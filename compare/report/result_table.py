@@ -239,9 +239,9 @@ def render_table(
     if form == "latex" and columns is None and not are_language_models(shown):
         interval = ["combined [95%]"] if _are_means(shown) else []
         which = [name for name in ("experiment", "seed") if len(distinct(shown, name)) > 1]
-        settings = varied_settings(shown, within_preset=True)
+        varied = varied_settings(shown, within_preset=True)
         scores = ["BLEU" if interval else "BLEU [95%]", *interval, "chrF", "train tokens/s"]
-        columns = ["model", *which, *settings, *scores]
+        columns = ["model", *which, *varied, *scores]
     table = result_table(shown, columns, frame_rows(all_runs), outcome)
     return markdown(table) if form == "markdown" else latex(table, names, caption)
 
