@@ -38,7 +38,9 @@ def _common_forms(check: CorpusCheck) -> Iterator[str]:
             yield "{}: {}".format(*sides[0])
             continue
         lines, total = (sum(getattr(form, count) for _, form in sides) for count in ("lines", "total"))
-        yield f"{name} in {lines:,} of {total:,} lines of {', '.join(side for side, _ in sides)}: {remedy}"
+        is_everywhere = len(sides) == sum(len(split.sides) for split in check.splits.values())
+        where = "all texts" if is_everywhere else ", ".join(side for side, _ in sides)
+        yield f"{name} in {lines:,} of {total:,} lines of {where}: {remedy}"
 
 
 def render_summary(manifest: Mapping[str, Any], *, warnings: bool) -> str:
