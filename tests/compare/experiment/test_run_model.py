@@ -77,11 +77,11 @@ def test_a_choice_at_the_upper_edge_is_warned_of(best: int, copy: Path, monkeypa
     corpus = load_corpus(folder.run.data)
     chosen = evaluation.select_penalty(folder, translator, corpus.splits["valid"])
     assert chosen == LengthPenalty((0.0, 0.5, 4.0)[best], "wu")
-    assert quality_figures(folder, corpus)["warnings"] == NOTHING_IN_COMMON  # nothing else of such a model
-    monkeypatch.setattr(compute_result, "UNTRAINED", 0)
     warnings = quality_figures(folder, corpus)["warnings"] or ""
     assert ("is the largest of the grid" in warnings) == (best == 2)
     assert NOTHING_IN_COMMON not in warnings
+    monkeypatch.setattr(compute_result, "UNTRAINED", 101)
+    assert quality_figures(folder, corpus)["warnings"] == NOTHING_IN_COMMON  # nothing else of such a model
 
 
 def test_the_memory_of_a_training_that_another_process_began_is_unknown(copy: Path, tiny_toml: Path):
