@@ -28,7 +28,7 @@ from compare.config.resolve import resolve_models
 from compare.config.sections import ScoringConfig
 from compare.experiment.tune import TrialResult, write_trials
 from compare.report.drawing import Bar, bar_plot
-from compare.report.html import page, sections, sentences
+from compare.report.html import examples, page, sections
 from compare.report.html.examples import attention_viewer, differences, draw_numbers
 from compare.report.html.page import ReportContent, describe_verdict, gather_content
 from compare.report.html.sections import Section, embed_figure, tuning_section
@@ -262,7 +262,7 @@ def test_the_experiment_of_fine_tuned_runs_starts_from_that_of_their_first_weigh
 
 def test_sentences_are_drawn_by_the_seed_and_hold_every_model(experiment: FinishedExperiment):
     assert draw_numbers(1000, 1) == draw_numbers(1000, 1) != draw_numbers(1000, 2)
-    drawn = sentences.draw_sentences(experiment, 1)
+    drawn = examples.draw_sentences(experiment, 1)
     assert Counter(sentence.test for sentence in drawn) == {"test": 20, "test_long": 20}
     for sentence in drawn:
         index, pairs = sentence.number - 1, experiment.corpus.splits[sentence.test]
