@@ -302,7 +302,7 @@ def test_the_viewer_holds_every_head_in_hundredths(finished: Path, monkeypatch):
     assert [sentence.number for sentence in viewer.sentences] == [1, 4, 6]
     assert [sentence.tgt for sentence in viewer.sentences] == [pairs[number].tgt_words for number in NUMBERS]
     sizes = [len(json.dumps(sentence.weights, separators=(",", ":"))) for sentence in viewer.sentences]
-    monkeypatch.setattr(sentences, "MOST_BYTES", sizes[0] + sizes[1])
+    monkeypatch.setattr(examples, "MOST_BYTES", sizes[0] + sizes[1])
     assert len(attention_viewer(trained, NUMBERS, {}).sentences) == 2
 
 
