@@ -22,10 +22,10 @@ from compare.analysis.finished_experiment import load_finished
 from compare.analysis.summary import summarise
 from compare.config.parse import load_experiment
 from compare.report.conditions import list_left_out
-from compare.report.table import load_table, render_table
+from compare.report.result_table import load_table, render_table
 from compare.results.columns import bleu_interval_column, score_column
+from compare.results.formatting import describe_p
 from compare.results.store import load_results, read_results
-from compare.results.table import describe_p
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))

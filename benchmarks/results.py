@@ -14,7 +14,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from compare.report.render import table_text
+from compare.report.table_formats import table_text
 from compare.results.store import read_results
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -25,8 +25,8 @@ from compare.benchmark import make_inputs
 from compare.config.resolve import Run
 from compare.experiment.timing import TrainingWork
 from compare.models.registry import build
-from compare.report.render import draw, terminal_width
-from compare.results.table import format_number, listing
+from compare.report.table_formats import draw, terminal_width
+from compare.results.formatting import format_number, listing
 from compare.system.device import tune_cpu
 from compare.system.plugins import code_version
 from compare.system.timer import measure_machine, timed

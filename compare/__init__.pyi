@@ -25,7 +25,6 @@ from compare.decoding.search import SpecialIds as SpecialIds
 from compare.decoding.translator import Translation as Translation
 from compare.decoding.translator import Translator as Translator
 from compare.decoding.translator import generate as generate
-from compare.experiment.dry_run import estimate_experiment as estimate_experiment
 from compare.experiment.launch import Launch as Launch
 from compare.experiment.launch import parse_launch as parse_launch
 from compare.experiment.likelihood import ForcedScores as ForcedScores
@@ -33,6 +32,7 @@ from compare.experiment.likelihood import SentenceScore as SentenceScore
 from compare.experiment.likelihood import score_model as score_model
 from compare.experiment.likelihood import score_runs as score_runs
 from compare.experiment.likelihood import score_translations as score_translations
+from compare.experiment.run import estimate_experiment as estimate_experiment
 from compare.experiment.run import run_experiment as run_experiment
 from compare.experiment.tune import TuningPlan as TuningPlan
 from compare.experiment.tune import draw_candidates as draw_candidates
@@ -64,9 +64,9 @@ from compare.report.plots import draw_attention as draw_attention
 from compare.report.plots import draw_figure as draw_figure
 from compare.report.plots import draw_plots as draw_plots
 from compare.report.publish import publish_experiment as publish_experiment
-from compare.report.table import load_table as load_table
-from compare.report.table import render_table as render_table
-from compare.report.table import write_views as write_views
+from compare.report.result_table import load_table as load_table
+from compare.report.result_table import render_table as render_table
+from compare.report.result_table import write_views as write_views
 from compare.results.records import LikelihoodSums as LikelihoodSums
 from compare.results.run_folder import load_ensemble as load_ensemble
 from compare.results.run_folder import load_model as load_model

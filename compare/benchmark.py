@@ -22,9 +22,9 @@ from compare.decoding.translator import for_decoding
 from compare.experiment.prepare import prepare_data, sides
 from compare.experiment.timing import SearchWork, TrainingWork, first_updates
 from compare.models.registry import build, count_weights, train_flops_per_token
-from compare.report.render import draw
+from compare.report.table_formats import draw
+from compare.results.formatting import DISTURBED, Column, Row, Table, describe_share, format_number
 from compare.results.store import json_text
-from compare.results.table import DISTURBED, Column, Row, Table, describe_share, format_number
 from compare.system.device import set_numerics, tune_cpu
 from compare.system.plugins import code_version
 from compare.system.timer import (

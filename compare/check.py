@@ -18,7 +18,7 @@ from compare.experiment.compute_result import compute_figures, unfinished_result
 from compare.experiment.likelihood import score_translations
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_model import build_trainer
-from compare.report.table import render_views
+from compare.report.result_table import render_views
 from compare.results.columns import FIGURES
 from compare.results.records import read_external, read_likelihoods
 from compare.results.run_folder import RunFolder, load_model
@@ -177,7 +177,7 @@ def check_experiment(
             summary = stored_summary(folder, of_budget(results))
             if (folder / SUMMARY).is_file():
                 findings += _catch(SUMMARY, "content", _check_summary(folder, summary, data_root))
-            for name, text in render_views(results, summary).items():
+            for name, text in render_views(folder, results, summary).items():
                 if (folder / name).is_file():
                     same = (folder / name).read_bytes() == text.encode()
                     content = "as the runs say" if same else "something else"

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from data.files import ProgressCallback, no_progress
 from data.formats import Source
 from data.forms import SAMPLE_LINES, describe_beside
+from data.forms import Finding as Form
 from data.prepare import Hashes, Mask, hash_array, hash_text, is_repeat, pair_hashes
 from data.text import count_words, display_name, find_unusual, letters_of
 
@@ -120,7 +121,7 @@ class SideCheck:
         self.unusual = defaultdict[str, Finding](Finding)
         self.sample: list[str] = []
         self.lengths = {"words": array("i"), "characters": array("i")}
-        self.forms: list[str] = []
+        self.forms: list[Form] = []
         """Warnings about the form of the text."""
         self._hashes = bytearray()
 
@@ -154,7 +155,12 @@ class SideCheck:
         """Return the measurements."""
         unusual = {kind: finding.to_json() for kind, finding in self.unusual.items()}
         repeated = self.repeated.to_json()
-        return {**self.quantiles(), "repeated": repeated, "unusual": unusual, "forms": self.forms}
+        return {
+            **self.quantiles(),
+            "repeated": repeated,
+            "unusual": unusual,
+            "forms": list(map(str, self.forms)),
+        }
 
 
 class SplitCheck:
@@ -195,7 +201,7 @@ class SplitCheck:
         """Complete the measurements, after the last source."""
         for name, side in self.sides.items():
             other = train.sides[name].sample if train else ()
-            side.forms = list(map(str, describe_beside(side.sample, other)))
+            side.forms = describe_beside(side.sample, other)
             side.repeated.add(self._lines_at(is_repeat(side.hashes())))
             if train:
                 self.overlap[name] = Finding()

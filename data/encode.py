@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -285,17 +285,28 @@ MAX_TOKENS = 10_000
 """Tokens of the longest sentence that a model reads: memory of attention grows with their square."""
 
 
-def describe_unknown(ids: Sequence[Sequence[int]], vocabulary: Vocabulary, name: str) -> list[str]:
-    """Say what share of a text its vocabulary does not know, where it is notable."""
+UNKNOWN_WORDS = 5
+"""Unknown words that a warning names."""
+
+
+def describe_unknown(
+    lines: Sequence[str], ids: Sequence[Sequence[int]], vocabulary: Vocabulary, name: str
+) -> list[str]:
+    """Say what share of a text its vocabulary does not know, where it is notable, and name some words."""
     unknown = [sum(index < vocabulary.first_token for index in line) for line in ids]
     share = sum(unknown) / max(sum(map(len, ids)), 1)
     if share <= UNKNOWN_SHARE:
         return []
     count = sum(map(bool, unknown))
+    words = chain.from_iterable(line.split() for line in compress(lines, unknown))
+    strange = (
+        word for word in words if any(index < vocabulary.first_token for index in vocabulary.encode(word))
+    )
+    examples = ", ".join(f"{word:.30}" for word in dict.fromkeys(islice(strange, UNKNOWN_WORDS)))
     return [
-        f"{name}: {share:.1%} of the tokens, in {count:,} of {len(ids):,} lines, are not in "
-        "the vocabulary (<unk> or single bytes): is this the training language? Subwords or a larger "
-        "vocabulary.size cover more words"
+        f"{name}: {share:.1%} of the tokens, in {count:,} of {len(ids):,} lines, are not in the vocabulary, "
+        f"such as {examples}: is this the training language? Subwords or a larger vocabulary.size cover more "
+        "words"
     ]
 
 

@@ -11,7 +11,7 @@ import pytest
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.experiment.run import run_experiment
-from compare.report.table import find_summary
+from compare.report.result_table import find_summary
 from compare.results.store import read_results
 from compare.system import timer
 from compare.system.log import Reporter, hide_messages, show_messages

@@ -90,7 +90,7 @@ def python(code: str, folder: Path) -> "subprocess.CompletedProcess[str]":
 
 
 LISTING = "import compare, data, compare.cli; compare.cli.main(['run', '--list'])"
-RESULTS = "import compare.report.table, compare.results.store, compare.scoring, compare.system.doctor"
+RESULTS = "import compare.report.result_table, compare.results.store, compare.scoring, compare.system.doctor"
 STUDIES = "from compare.studies.study import STUDIES; print(*STUDIES, sep='\\n')"
 HEAVY = {"pandas", "sacrebleu", "matplotlib", "torchtext", "sentencepiece"}
 
@@ -99,9 +99,13 @@ HEAVY = {"pandas", "sacrebleu", "matplotlib", "torchtext", "sentencepiece"}
     ("code", "printed", "unloaded"),
     [
         (LISTING, {"demo"}, HEAVY | {"torch", "numpy", "safetensors"}),
-        (f"{LISTING}; compare.cli.main(['models'])", {"bahdanau"}, HEAVY),
+        (f"{LISTING}; compare.cli.main(['models'])", {"bahdanau"}, HEAVY | {"torch"}),
         (RESULTS, set(), {"pandas", "sacrebleu", "torch"}),
-        (f"{RESULTS}; print(compare.report.table.render_table(compare.load_results('.')))", {"|"}, {"torch"}),
+        (
+            f"{RESULTS}; print(compare.report.result_table.render_table(compare.load_results('.')))",
+            {"|"},
+            {"torch"},
+        ),
         (STUDIES, {"complexity", "norm"}, {"torch", "pandas", "matplotlib", "numpy"}),
     ],
 )

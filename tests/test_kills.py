@@ -36,7 +36,7 @@ PROCESSES.set_forkserver_preload(
     [
         *("tests.test_kills", "compare.cli", "compare.experiment.run", "compare.experiment.tune"),
         *("compare.report.publish", "compare.report.html"),
-        *("compare.report.table", "data.prepare"),
+        *("compare.report.result_table", "data.prepare"),
         *("torch._dynamo", "sacrebleu", "matplotlib.backends.backend_svg", "PIL.PngImagePlugin"),
     ]
 )

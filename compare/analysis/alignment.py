@@ -26,8 +26,8 @@ from compare.analysis.word_links import AlignmentCounts, BoolArray, CountArray, 
 from compare.attention.weights import BYTE_PIECE, AttentionHead, merge_pieces, with_means
 from compare.decoding.translator import Translator
 from compare.protocol import attends_to_source
+from compare.results.formatting import Row
 from compare.results.run_folder import load_model
-from compare.results.table import Row
 from data.batches import decode_batches, make_source_batch, padded
 from data.encode import Sequences, ensure_lengths
 from data.files import write_atomically

@@ -20,8 +20,8 @@ from compare.analysis.statistics import (
     score_tests,
     welch_test,
 )
+from compare.results.formatting import DISTURBED, describe_p, format_points
 from compare.results.store import NO_INTERVALS
-from compare.results.table import DISTURBED, describe_p, format_points
 from compare.scoring import outcome_tests
 from compare.system.messages import explain
 
@@ -240,8 +240,8 @@ def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -
     sentences = [f"{where}{clause}." for clause in _clauses(best, pairs, means)]
     if any(min(pair.seeds) == 2 and not pair.failed for pair in pairs):
         sentences.append(
-            f"With two seeds, the test calls one of two equal models better in up to {FALSE_WINS:.0%} of "
-            f"experiments, and some pair of four equal ones in up to {FALSE_FAMILIES:.0%}, not in 5%."
+            "Two seeds make the test lenient. Of two equal models it calls one better in up to "
+            f"{FALSE_WINS:.0%} of experiments, and of four in up to {FALSE_FAMILIES:.0%}, instead of 5%."
         )
     return [*sentences, *_describe_speeds(best, others, finished), *lost]
 
@@ -285,13 +285,18 @@ def _clauses(best: str, pairs: Sequence[Comparison], means: Mapping[str, float])
     if broken := [run for pair in pairs for run in pair.failed]:
         clauses.append(f"{best} is not compared where runs failed: {', '.join(dict.fromkeys(broken))}")
     if unclear:
-        parts = [
-            f"{pair.second} is {pair.lead} {'behind' if pair.difference >= 0 else 'ahead of'} {best}"
-            for pair in unclear
-        ]
-        many = f"{len(unclear)} models are {_range(unclear)} from {best}"
+        distances = f"{len(unclear)} models are {_range(unclear)} from {best}"
+        if len(unclear) <= MOST_NAMED:
+            ahead = [
+                f"{pair.second} is ahead of {best} by {pair.lead}" for pair in unclear if pair.difference < 0
+            ]
+            behind = [
+                f"{pair.second} is behind {best} by {pair.lead}" for pair in unclear if pair.difference >= 0
+            ]
+            parts = _join_once(ahead, f"is ahead of {best}"), _join_once(behind, f"is behind {best}")
+            distances = "; ".join(filter(None, parts))
         detectable = f"With these seeds {describe_detectable(unclear)}"
-        clauses.append(f"{_join(parts, many)}: not significant. {detectable}")
+        clauses.append(f"{distances}: not significant. {detectable}")
     return clauses
 
 
@@ -311,6 +316,14 @@ def _join(parts: Sequence[str], many: str = "") -> str:
     if len(parts) > MOST_NAMED:
         return many
     return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
+
+
+def _join_once(clauses: Sequence[str], *repeated: str) -> str:
+    """Join clauses, of which all but the first leave out the ``repeated`` words."""
+    shortened = list(clauses)
+    for words in repeated:
+        shortened[1:] = [f" {clause} ".replace(f" {words} ", " ").strip() for clause in shortened[1:]]
+    return _join(shortened) if shortened else ""
 
 
 def further_outcomes(finished: FinishedExperiment, scored: Mapping[str, ScoredTestSet]) -> list[str]:
@@ -337,41 +350,56 @@ def further_outcomes(finished: FinishedExperiment, scored: Mapping[str, ScoredTe
             continue
         ordered = sorted(against, key=lambda label: means[label], reverse=True)
         clauses = _clauses(best, [against[label].swapped() for label in ordered], means)
-        sentences.append(f"{where}: {'; '.join(clauses)}.")
+        sentences.append(f"{where}: {'. '.join(clauses)}.")
     return sentences
 
 
-VERBS = {"train": "trains", "greedy": "searches greedily", "beam": "searches by beam"}
+VERBS = {"train": "trains", "greedy": "decodes greedily", "beam": "decodes by beam search"}
 """Activities by the phase of a timing."""
+MOST_RATIOS = 3
+"""Most models whose speeds one sentence compares."""
 
 
 def _describe_speeds(best: str, others: Sequence[str], finished: FinishedExperiment) -> list[str]:
+    """Compare speeds with those of ``best``, a line per phase; the faster model is the subject."""
     named = [best, *others]
-    ratios = {label: speed_ratios(finished.labels[best], finished.labels[label]) for label in others}
+    ratios = {label: speed_ratios(finished.labels[label], finished.labels[best]) for label in others}
     if not any(ratios.values()) or len(others) > MOST_NAMED:
         return []
-    sentences = []
+    lines = []
     for phase, verb in VERBS.items():
-        clauses = [
-            _describe_ratio(label, speeds[phase]) for label, speeds in ratios.items() if phase in speeds
+        faster, slower, unclear = [], [], []
+        for label, rounds in ((label, phases[phase]) for label, phases in ratios.items() if phase in phases):
+            low, high = min(rounds), max(rounds)
+            if low > 1:
+                faster.append(_faster(label, best, verb, rounds))
+            elif high < 1:
+                slower.append(_faster(best, label, verb, [1 / ratio for ratio in rounds]))
+            else:
+                unclear.append(f"{label} {verb} {low:.2f}–{high:.2f} times as fast as {best}")
+        sentences = [
+            _join_once(part, *repeated)
+            for clauses, repeated in ((faster, (verb, f"as {best}")), (slower, (f"{best} {verb}",)))
+            for part in (clauses[:MOST_RATIOS], clauses[MOST_RATIOS:])
         ]
-        if clauses:
-            sentences.append(f"{best} {verb} {_join(clauses)}, with the range over the rounds.")
+        if unclear:
+            sentences.append(f"{_join_once(unclear, verb, f'as {best}')}: no difference is shown")
+        lines += [f"{'. '.join(filter(None, sentences))}."] * any(sentences)
+    lines[0] += " Brackets show the range over the timed rounds."
     results = [run.result for label in named for run in finished.labels[label]]
     shares = (share for result in results for share in (result.cpu_share, result.reference_share))
     least = min((share for share in shares if share is not None), default=1.0)
     if least < DISTURBED:
-        sentences.append(
-            "The timings of these models, which took turns, were disturbed: the lowest share of the "
-            f"processor or of the machine's best speed was {least:.0%}."
+        lines.append(
+            "These timings were disturbed: at the lowest, a model had "
+            f"{least:.0%} of the processor or of the machine's best speed."
         )
-    return sentences
+    return lines
 
 
-def _describe_ratio(label: str, rounds: Sequence[float]) -> str:
-    low, high = min(rounds), max(rounds)
-    unclear = "; no difference is shown" if low <= 1 <= high else ""
-    return f"{median(rounds):.2f} times as fast as {label} ({low:.2f} to {high:.2f}{unclear})"
+def _faster(fast: str, slow: str, verb: str, rounds: Sequence[float]) -> str:
+    spread = f"({min(rounds):.2f}–{max(rounds):.2f})"
+    return f"{fast} {verb} {median(rounds):.2f} times as fast as {slow} {spread}"
 
 
 def mean_bleu(finished: FinishedExperiment) -> dict[str, float]:

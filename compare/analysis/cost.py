@@ -26,7 +26,7 @@ from compare.analysis.statistics import (
     seed_interval,
     t_quantile,
 )
-from compare.results.table import Column, Row, Table, describe_p, format_points, plain_column
+from compare.results.formatting import Column, Row, Table, describe_p, format_points, plain_column
 from compare.scoring import BOOTSTRAP_SEED
 from compare.training.log import read_metrics
 
@@ -189,9 +189,9 @@ def time_to_quality(points: Sequence[Row], levels: Sequence[int] = ()) -> Table:
             row[f"updates_to_{level}"] = None if updates is None else round(updates)
         rows.append(row)
     caption = (
-        f"Training until the mean over seeds first reaches a BLEU of {', '.join(map(str, levels))} (best of "
-        f"all: {best:.1f}), interpolated between the points of the curve, without the time of validation. A "
-        "dash: never reached."
+        f"Training until the mean over seeds first reaches a BLEU of {', '.join(map(str, levels))}, "
+        f"interpolated between validations, whose time does not count. The best BLEU of all is {best:.1f}. "
+        "A dash: never reached."
     )
     return Table(caption, rows, "Time to quality")
 

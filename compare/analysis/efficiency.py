@@ -7,7 +7,7 @@ from statistics import fmean
 from compare.analysis.cost import NO_BLEU
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, Spread, timed_spread
 from compare.experiment.tune import TrialResult, group_trials
-from compare.results.table import Row, Table
+from compare.results.formatting import Row, Table
 
 SPEED = "beam_sentences_per_s"
 SIZE = "params"
@@ -27,8 +27,8 @@ def pareto(finished: FinishedExperiment) -> Table:
     speed_front = pareto_front([(row[SPEED], row["bleu"]) for row in rows], spreads)
     size_front = pareto_front([(-row[SIZE], row["bleu"]) for row in rows])
     caption = (
-        f"BLEU of {finished.corpus.tests[0]} against decoding speed and against size: a model is on a front "
-        "if no other is better in one of the two and at least as good in the other; speeds whose spreads "
+        f"BLEU of {finished.corpus.tests[0]} against decoding speed and against size. A model is on a front "
+        "if no other is better in one of the two and at least as good in the other. Speeds whose spreads "
         "overlap count as equal."
     )
     fronts = [{"speed_front": a, "size_front": b} for a, b in zip(speed_front, size_front, strict=True)]

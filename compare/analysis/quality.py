@@ -18,7 +18,7 @@ import numpy as np
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.similarity import GRAM, MOST_SENTENCES, NEAREST, copy_nearest, nearest
 from compare.analysis.statistics import bleu, sentence_counts
-from compare.results.table import Row, Table
+from compare.results.formatting import Row, Table
 from data.text import UNSPACED
 from data.vocabulary import TOKEN, split_words
 
@@ -91,8 +91,8 @@ def by_length(finished: FinishedExperiment, *, most: int = MAX_BUCKETS) -> Table
         for row in _group_rows(finished, run.names, run.outputs, groups, "source_words")
     ]
     caption = (
-        f"Quality by words of the source, sentences of {' and '.join(tests)}; each bucket is scored as a "
-        "separate corpus (BLEU, and tokens of the translations over those of the references)."
+        f"Quality by words of the source, on {' and '.join(tests)}. Each bucket is scored as a separate "
+        "corpus. The length ratio is tokens of the translations over those of the references."
     )
     return Table(caption, rows, "BLEU by length of the source")
 
@@ -141,10 +141,10 @@ def by_similarity(finished: FinishedExperiment) -> Table:
         for row in _group_rows(finished, names, outputs, groups, "similarity")
     ]
     caption = (
-        "Quality by similarity of the source to the most similar training sentence (of a large corpus, of "
-        f"the first {MOST_SENTENCES:,}): cosine of tf-idf vectors of character {GRAM}-grams. Each quarter "
-        f"of the sentences of {' and '.join(tests)} is scored as a separate corpus. {NEAREST} copies the "
-        "translation of that training sentence."
+        "Quality by similarity of the source to the most similar of the training sentences, at most the "
+        f"first {MOST_SENTENCES:,}. Similarity is the cosine of tf-idf vectors of character {GRAM}-grams. "
+        f"Each quarter of the sentences of {' and '.join(tests)} is scored as a separate corpus. {NEAREST} "
+        "copies the translation of that training sentence."
     )
     return Table(caption, rows, "BLEU by similarity to the training text")
 
@@ -193,9 +193,9 @@ def rare_words(finished: FinishedExperiment) -> Table:
                 | {"f1_percent": _percent(2 * both, ref + hyp)}
             )
     caption = (
-        f"Words of {test} by their count in all target texts of training: how many words of the reference "
-        "occur in its translation (recall), how many words of the translation occur in the "
-        "reference (precision), and F1; counts clipped as in compare-mt (Neubig et al. 2019)."
+        f"Words of {test} by their count in the target text of training. Recall: how many words of the "
+        "reference occur in its translation. Precision: how many words of the translation occur in the "
+        "reference. Counts are clipped as in compare-mt (Neubig et al. 2019)."
     )
     return Table(caption, rows, "Words by training count")
 
@@ -212,9 +212,9 @@ def _percent(part: int, whole: int) -> float | None:
 
 
 FAULTS_CAPTION = (
-    "Length ratio: tokens of the translations over those of the references. REP score: words repeated "
-    "beyond the reference, per 100 of its words (Malaviya et al. 2018); repeating: translations with any. "
-    "Empty: only white space."
+    "Length ratio: tokens of the translations over those of the references. REP score: words that a "
+    "translation repeats more often than its reference, per 100 words of it (Malaviya et al. 2018). "
+    "Repeating: translations with such words. Empty: only white space."
 )
 
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from compare.results.table import Row
+from compare.results.formatting import Row
 
 
 def mean_over_seeds(rows: Sequence[Row]) -> list[Row]:

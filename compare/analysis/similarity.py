@@ -14,8 +14,8 @@ import numpy.typing as npt
 from scipy import sparse
 
 from compare.analysis.finished_experiment import FinishedExperiment
+from compare.results.formatting import Row
 from compare.results.store import of_test
-from compare.results.table import Row
 from compare.scoring import all_metrics, score_texts
 
 FloatArray = npt.NDArray[np.float64]

@@ -31,9 +31,9 @@ from scipy.special import stdtr, stdtrit
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.seeds import find_groups, groups_text, seed_mean
 from compare.results.columns import PRIMARY
+from compare.results.formatting import Row
 from compare.results.records import read_likelihoods
 from compare.results.store import is_setting
-from compare.results.table import Row
 from compare.scoring import (
     BOOTSTRAP_SEED,
     HEADLINE,

@@ -206,8 +206,8 @@ def _warn_of_outside(path: Path, links: Sequence[Collection[Link]], pairs: Seque
         first = next(number for number, count in enumerate(outside, start=1) if count)
         logger.warning(
             f"{path}: {sum(outside):,} of {sum(map(len, links)):,} links are outside their sentences "
-            f"(the first: sentence {first}); they count as links. Check the direction, and the number of the "
-            "first word."
+            f"(the first: sentence {first}). They count as links. Check the direction of the links and the "
+            "number of the first word."
         )
 
 

@@ -10,9 +10,10 @@ import typer
 
 import compare
 from compare.cli import options as cli
-from compare.report.render import list_text
+from compare.report.table_formats import list_text
 from compare.system.locks import lock_folder
 from compare.system.log import counting
+from compare.system.messages import program_name
 
 if TYPE_CHECKING:
     from data.formats import Source
@@ -26,7 +27,7 @@ data_app = typer.Typer(
 cli.app.add_typer(data_app, name="data")
 
 SplitSize = Annotated[
-    int | None, typer.Option(min=1, help="Pairs of this set [default: a tenth, 1 to 1,000].")
+    int | None, typer.Option(min=1, help="Size of this set in pairs [default: a tenth, at most 1,000].")
 ]
 NAMED = Path("corpora")
 """Where `data get` puts named corpora by default, and `data prepare` finds them."""
@@ -42,7 +43,9 @@ Corpus = Annotated[
 ]
 SrcFiles = Annotated[list[Path] | None, typer.Option("--src", help="Source files; may be repeated.")]
 TgtFiles = Annotated[list[Path] | None, typer.Option("--tgt", help="Their target files, in the same order.")]
-Columns = Annotated[str, typer.Option(help="Two columns of a table: 1,2, or en,de by its first line.")]
+Columns = Annotated[
+    str, typer.Option(help="Two columns of a table, by number (1,2) or by its first line (en,de).")
+]
 Fields = Annotated[str, typer.Option(help="Fields of JSON lines, such as translation.en,translation.de.")]
 Langs = Annotated[str, typer.Option(help="Languages, such as en,de [default: from the file names].")]
 
@@ -86,7 +89,7 @@ def prepare(
     valid: SplitSize = None,
     test: SplitSize = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed for drawing valid and test.")] = 1,
-    max_words: Annotated[int, typer.Option(min=0, help="Drop pairs with a side of more words; 0: none.")] = 0,
+    max_words: Annotated[int, typer.Option(min=0, help="Drop pairs with more words on a side; 0: none.")] = 0,
     max_ratio: Annotated[
         float, typer.Option(min=0, help="Drop pairs with a larger length ratio; 0: none.")
     ] = 0,
@@ -130,10 +133,11 @@ def prepare(
     )
     sources = splits.pop("train", None) or splits.pop(ALL)
     if splits and (valid or test):
-        raise ValueError("--valid and --test divide one corpus, but this folder is divided: omit both")
+        raise ValueError("this folder is divided already: leave out --valid and --test")
     if drop_overlap and not splits:
         raise ValueError(
-            "--drop-overlap is for a folder with valid and test sets: a corpus divided here has no overlap"
+            "--drop-overlap needs a folder with valid and test sets: a corpus that is divided here has no "
+            "overlap"
         )
     fixed_splits = {name: source for name, (source,) in splits.items()}
     plan = PreparationPlan(
@@ -150,15 +154,16 @@ def prepare(
             made = preview_corpus(plan, progress)
         else:
             made = make(plan, out, partial(starter_experiment, found_langs), progress=progress)
-    cli.show(made, render_summary(made), as_json=as_json)
-    if out is not None and not dry_run:
+    is_preview = out is None or dry_run
+    cli.show(made, render_summary(made, warnings=is_preview), as_json=as_json)
+    if out is not None and not is_preview:  # with the same warnings, among others
         written, _ = _splits([out], [], [], "", "", ",".join(found_langs))
         with counting("pairs") as progress:
             findings = render_findings(check_corpus(written, progress=progress))
         if findings and not as_json:
             cli.print_visible(findings)
-        runs = Path("runs", out.resolve().name)
-        logger.info(f"next: attnbench run {quote(f'{out}/experiment.toml')} --out {quote(str(runs))}")
+        config, runs = quote(f"{out}/experiment.toml"), quote(str(Path("runs", out.resolve().name)))
+        logger.info(f"next: {program_name()} run {config} --out {runs}")
     return 0
 
 
@@ -237,7 +242,7 @@ def models(
     list_presets: cli.ListAll = False,
     vocabulary: Annotated[int, typer.Option(min=5, help="Size of each vocabulary.")] = 8000,
     verify: Annotated[
-        bool, cli.flag("verify", "Check the model of the preset against the rules for models.")
+        bool, cli.flag("verify", "Test that the model of the preset obeys the rules for models.")
     ] = False,
     plugin: cli.PluginModules = None,
     quiet: cli.Quiet = False,
@@ -256,12 +261,17 @@ def models(
             raise ValueError(
                 "--verify checks one preset: name it, such as attnbench models bahdanau --verify"
             )
-        from compare.models.presets import PRESETS
+        from compare.models import read_preset_files
 
+        described = read_preset_files()
+        if plugin:  # it may have registered others
+            from compare.models.presets import PRESETS
+
+            described = {preset: vars(PRESETS[preset]) for preset in PRESETS}
         shown = ("about", "source", "paper_size")
         presets = [
-            {"preset": name} | {field: getattr(preset, field) for field in shown}
-            for name, preset in PRESETS.items()
+            {"preset": preset} | {field: values.get(field, False) for field in shown}
+            for preset, values in described.items()
         ]
         cli.show(presets, _preset_list(presets), as_json=as_json)
         return 0

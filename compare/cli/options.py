@@ -61,15 +61,20 @@ class CommandGroup(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A command whose help shows repeatable values as <path>..., not as <list[Path]>."""
+    """A command whose help shows types as <path>... and <int>, and its example unbroken on a line."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.help = (self.help or "").replace("\n\nExample: ", "\n\n\b\nExample:\n  ")  # for copying
 
     def get_help(self, ctx: Any) -> str:
         """Return the help with its columns aligned."""
-        return re.sub(
-            r"<list\[(\w+)\]>",
-            lambda match: f"<{match[1].lower()}>...".ljust(len(match[0])),
-            super().get_help(ctx),
-        )
+
+        def plain_type(match: re.Match[str]) -> str:
+            name, repeated = match[1] or match[2], "..." * bool(match[1])
+            return f"<{name.lower()}>{repeated}".ljust(len(match[0]))
+
+        return re.sub(r"<list\[(\w+)\]>|<(\w+) range>", plain_type, super().get_help(ctx))
 
 
 app = typer.Typer(
@@ -94,7 +99,7 @@ def list_option(about: str, rows: Callable[[], Sequence[Mapping[str, Any]]]) -> 
 
     def show_list(asked: bool) -> None:
         if asked:
-            from compare.report.render import list_text
+            from compare.report.table_formats import list_text
 
             print_visible(list_text(rows()))
             raise typer.Exit
@@ -134,8 +139,8 @@ def _corpus_folder(setting: str) -> str:
     root = value.strip().strip("\"'")
     if key.strip() != "data.root" or not root:
         raise ValueError(
-            f"--set {setting}: a finished experiment keeps its settings; only the folder of its corpus "
-            "can be given: data.root=FOLDER"
+            f"--set {setting}: a finished experiment keeps its settings; --set can only name your "
+            "copy of its corpus: data.root=FOLDER"
         )
     return absolute_root(root, Path())
 
@@ -146,7 +151,7 @@ ListAll = Annotated[bool, flag("list", "List the names.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", help="Override a setting: section.key=value or models.LABEL.key=value; repeatable."
+        "--set", help="Change a setting: section.key=value or models.LABEL.key=value. May be repeated."
     ),
 ]
 Seeds = Annotated[
@@ -166,16 +171,17 @@ Slurm = Annotated[
 Folder = Annotated[Path, typer.Argument(help="An experiment folder.")]
 Runs = Annotated[list[Path], typer.Argument(help="Folders of finished runs; several form an ensemble.")]
 CorpusFolder = Annotated[
-    str, typer.Option("--set", callback=_corpus_folder, help="data.root=FOLDER: your copy of the corpus.")
+    str,
+    typer.Option("--set", callback=_corpus_folder, help="data.root=FOLDER names your copy of the corpus."),
 ]
-Device = Annotated[str, typer.Option(help="Device for runs: cpu or cuda.")]
-DryRun = Annotated[bool, flag("dry-run", "Check, and show what would be done; write nothing.")]
+Device = Annotated[str, typer.Option(help="Where the runs compute: cpu or cuda.")]
+DryRun = Annotated[bool, flag("dry-run", "Check everything and show what would be done; write nothing.")]
 PluginModules = Annotated[
     list[str] | None,
     typer.Option(
         "--plugin",
         callback=_load_plugins,
-        help="Module with your models (docs/own-model.md); may be repeated.",
+        help="Module with your models (docs/own-model.md). May be repeated.",
     ),
 ]
 Quiet = Annotated[

@@ -11,7 +11,7 @@ import typer
 
 import compare
 from compare.cli import options as cli
-from compare.report.render import terminal_width
+from compare.report.table_formats import terminal_width
 from compare.system.log import show_messages
 from data.text import visible
 
@@ -35,7 +35,8 @@ def table(
         str, typer.Option("--format", help="markdown, csv, json or latex [default: what fits a screen].")
     ] = "",
     shape: Annotated[
-        str, typer.Option(help="rows, or aggregated (means over seeds) [default: depends on the format].")
+        str,
+        typer.Option(help="rows (one per run) or aggregated (means over seeds) [default: by the format]."),
     ] = "",
     columns: Annotated[
         str,
@@ -57,15 +58,14 @@ def table(
 
     Example: attnbench table runs/demo --columns "model,BLEU,train (min)" --format latex
     """
-    from compare.report.table import (
+    from compare.report.result_table import (
         Budget,
         default_shape,
         ensure_form,
         find_summary,
         refresh_views,
-        show_experiment,
-        show_experiments,
     )
+    from compare.report.screen import show_experiment, show_experiments
     from compare.results.store import of_budget, read_results
 
     show_messages()
@@ -120,7 +120,7 @@ def plot(
     line: Annotated[
         int | None, typer.Option(help="Draw the attention for this line of the test set [default: 1].")
     ] = None,
-    model: Annotated[str, typer.Option("--only", help="Draw the attention of this model or run.")] = "",
+    model: Annotated[str, typer.Option("--only", help="Draw only the attention of this model or run.")] = "",
     out: Annotated[
         Path | None, typer.Option(help="Output folder, or for one figure a file [default: plots/].")
     ] = None,
@@ -136,7 +136,7 @@ def plot(
     """
     from compare.report.figures import ATTENTION
     from compare.report.plots import output_file
-    from compare.report.table import refresh_views
+    from compare.report.result_table import refresh_views
 
     of_attention = any(option is not None for option in (sentence, translation, line, model or None))
     kind = kind or (ATTENTION if of_attention else "")
@@ -190,7 +190,7 @@ def report(
 
     Example: attnbench report runs/demo
     """
-    from compare.report.table import refresh_views
+    from compare.report.result_table import refresh_views
 
     refresh_views(folder)
     cli.print_visible(compare.build_report(folder, tuning=tuning, out=out, data_root=corpus))

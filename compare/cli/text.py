@@ -12,8 +12,8 @@ import typer
 
 import compare
 from compare.cli import options as cli
-from compare.report.render import draw, table_text, terminal_width
-from compare.results.table import Row, describe_p, listing
+from compare.report.table_formats import draw, table_text, terminal_width
+from compare.results.formatting import Row, describe_p, listing
 from compare.scoring import METRICS
 from data.text import STDIN, read_lines
 
@@ -32,11 +32,14 @@ def translate(
     n_best: Annotated[int, typer.Option(min=1, help="Print the N best of the beam.")] = 1,
     sample: Annotated[int, typer.Option(min=0, help="Draw N translations instead of searching.")] = 0,
     temperature: Annotated[
-        float | None, typer.Option(help="With --sample: divide the logits by this.")
+        float | None, typer.Option(help="With --sample: divide the logits by this number.")
     ] = None,
-    top_k: Annotated[int | None, typer.Option(help="With --sample: only the k most probable tokens.")] = None,
+    top_k: Annotated[
+        int | None, typer.Option(help="With --sample: draw from the k most probable tokens.")
+    ] = None,
     top_p: Annotated[
-        float | None, typer.Option(help="With --sample: only the most probable tokens, up to this sum.")
+        float | None,
+        typer.Option(help="With --sample: draw from the most probable tokens up to this total probability."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="With --sample: seed of the draws [default: 1].")] = None,
     device: cli.Device = "cpu",
@@ -106,12 +109,12 @@ def score(
         typer.Argument(help="Translations, detokenised, plain or .gz, or folders of finished runs."),
     ],
     ref: Annotated[list[Path] | None, typer.Option(help="References; for several, repeat --ref.")] = None,
-    src: Annotated[Path | None, typer.Option(help="Source text, for runs and for --external.")] = None,
+    src: Annotated[
+        Path | None, typer.Option(help="Source text, which runs and some external metrics need.")
+    ] = None,
     metrics: Annotated[
         list[str] | None,
-        typer.Option(
-            "--metrics", "-m", help="Names such as bleu,ter; a wrong one lists all [default: bleu,chrf]."
-        ),
+        typer.Option("--metrics", "-m", help="Metrics: bleu, chrf, chrf++, ter [default: bleu,chrf]."),
     ] = None,
     tokenize: Annotated[
         str, typer.Option(help="For BLEU: 13a, intl, char, zh, ja-mecab, ko-mecab or none.")
@@ -123,10 +126,10 @@ def score(
     ] = None,
     test: Annotated[str, typer.Option(help="Test set of runs for --external [default: the first].")] = "",
     probabilities: Annotated[
-        bool, cli.flag("probabilities", "Probability that the runs give to the reference.")
+        bool, cli.flag("probabilities", "Print the probability that the runs give to the reference.")
     ] = False,
     ensemble: Annotated[
-        bool, cli.flag("ensemble", "Average the probabilities of the runs, as one system.")
+        bool, cli.flag("ensemble", "Average the probabilities of the runs: one system.")
     ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the translations of the runs, RUN.hyp.")
@@ -296,7 +299,7 @@ def align(
     src: Annotated[Path, typer.Option(help="Source text of the links, tokenised.")],
     tgt: Annotated[Path, typer.Option(help="Target text of the links, tokenised.")],
     first_word: Annotated[
-        int, typer.Option(min=0, max=1, help="Number of the first word in the gold links.")
+        int, typer.Option(min=0, max=1, help="Number of the first word in the gold links: 0 or 1.")
     ] = 0,
     reverse: Annotated[
         bool, cli.flag("reversed", "Gold links are target-source, not source-target.")

@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,14 +11,14 @@ import typer
 
 import compare
 from compare.cli import options as cli
-from compare.report.render import draw, table_text, terminal_width
-from compare.results.table import UNKNOWN, format_number, listing
+from compare.report.table_formats import draw, table_text, terminal_width
+from compare.results.formatting import UNKNOWN, format_number, listing
 from compare.settings import convert_setting
 from compare.system.log import Reporter, format_duration
 from compare.system.processes import is_main_process
 
 if TYPE_CHECKING:
-    from compare.experiment.dry_run import RunEstimate
+    from compare.experiment.estimate import RunEstimate
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ def run(
     ] = False,
     minutes: Annotated[
         float,
-        typer.Option(min=0, help="Train for as many updates as fit into this time.", show_default="all"),
+        typer.Option(min=0, help="Do as many updates as fit into this time.", show_default="all"),
     ] = 0.0,
     jobs: cli.Jobs = "",
     slurm: cli.Slurm = "",
@@ -57,7 +58,7 @@ def run(
     Example: attnbench run multi30k --set data.root=FOLDER
     """
     from compare.experiment.shorten import QUICK, QUICK_MINUTES, fit_minutes, quick_experiment
-    from compare.report.table import show_experiment
+    from compare.report.screen import show_closing, show_experiment
     from compare.results.store import read_results
 
     asked = settings or []
@@ -91,8 +92,6 @@ def run(
         text = show_experiment(folder, width=terminal_width(), only=labels, closing=True)
         cli.print_visible(text, end="", flush=True)
         if any(result.status == "done" and not result.is_external for result in shown):
-            from compare.report.closing import show_closing  # slow to import, as matplotlib is
-
             cli.print_visible(show_closing(folder, labels), end="", flush=True)
     return 0 if all(result.status == "done" for result in results) else 1
 
@@ -110,16 +109,15 @@ def _describe_estimates(estimates: Sequence["RunEstimate"]) -> str:
         }
         for estimate in estimates
     ]
-    seconds = [estimate.train_s for estimate in estimates]
-    total = None if None in seconds else sum(filter(None, seconds))
+    total = _total_seconds(estimates)
     timing = sum({estimate.name.rpartition("-")[0]: estimate.timing_s for estimate in estimates}.values())
     conditions = [
-        "memory: weights, gradients and optimizer; activations come on top",
-        "training: estimated from a few updates of each model on this machine, one run after the other; "
-        "validation, translation of the test sets and timing come on top; timing takes at least "
+        "memory: for weights, gradients and optimizer; activations need more",
+        "training: estimated from a few updates of each model on this machine, one run after the other. "
+        "Validation, translation of the test sets and timing take more: timing at least "
         f"{format_duration(timing)} (bench.seconds)"
         if total is not None
-        else "training: unknown, since the device is missing or a model is too large for it",
+        else "training: unknown, because the device is missing or a model is too large for it",
     ]
     changes = {estimate.name.rpartition("-seed")[0]: estimate.budget_changes for estimate in estimates}
     conditions[:0] = [f"changed by the budget: {label}: {text}" for label, text in changes.items() if text]
@@ -129,6 +127,11 @@ def _describe_estimates(estimates: Sequence["RunEstimate"]) -> str:
         )
         conditions.insert(0, f"all runs: about {format_duration(total)} of training{shorter}")
     return draw(listing(rows, {"run", "status"}, conditions=conditions), terminal_width()).rstrip("\n")
+
+
+def _total_seconds(estimates: Sequence["RunEstimate"]) -> float | None:
+    seconds = [estimate.train_s for estimate in estimates]
+    return None if None in seconds else sum(filter(None, seconds))
 
 
 @cli.app.command(cls=cli.Command)
@@ -176,18 +179,23 @@ def tune(
     launch = compare.parse_launch(jobs, slurm)
     if dry_run:
         candidates, draws = compare.draw_candidates(experiment, plan, context)
-        compare.estimate_experiment(
-            candidates,
+        firsts = [label for label, draw in draws.items() if draw["trial"] == 1]  # the others take as long
+        others = draws.keys() - firsts
+        models = tuple(model for model in candidates.models if model.label not in others)
+        estimates = compare.estimate_experiment(
+            replace(candidates, models=models),
             folder,
             seeds=plan.seeds or (experiment.train.seed,),
-            only=list(draws),
+            only=firsts,
             context=context,
             launch=launch,
             tests=False,
-            timed=False,
         )
         rows = list(draws.values())
-        cli.show(rows, table_text(rows, width=terminal_width()), as_json=as_json)
+        seconds = _total_seconds(estimates)
+        runs = f"{len(estimates) * trials} trials of {candidates.train.max_updates:,} updates"
+        cost = "" if seconds is None else f": about {format_duration(trials * seconds)} of training"
+        cli.show(rows, f"{table_text(rows, width=terminal_width())}\n\n{runs}{cost}", as_json=as_json)
         return 0
     tuning = compare.tune_experiment(experiment, folder, plan, Reporter(), context=context, launch=launch)
     rows = summarize(tuning.trials)
@@ -221,7 +229,7 @@ def bench(
     batch: Annotated[
         str, typer.Option(help="Sentences decoded together [default: 64, on a GPU 1,32,256].")
     ] = "",
-    steps: Annotated[int, typer.Option(min=1, help="Tokens of each hypothesis; its length is forced.")] = 20,
+    steps: Annotated[int, typer.Option(min=1, help="Tokens of each hypothesis; all have this length.")] = 20,
     synthetic: Annotated[
         float | None, typer.Option(min=1, help="Use random ids, with this mean sentence length.")
     ] = None,

@@ -208,6 +208,9 @@ def _apply_override(table: dict[str, Any], override: str) -> None:
         for row in models:
             row.setdefault("label", row.get("preset"))  # the model keeps its name if its preset changes
         changed = [row for row in models if label in (row["label"], "*")]
+        if models and not changed:  # a label that a grid makes
+            table["models"] = models = [dict(row) for model in models for row in expand_grid(model)]
+            changed = [row for row in models if label == row["label"]]
         if models and not changed:
             near = did_you_mean(label, [str(row["label"]) for row in models])
             raise ValueError(f"--set {override}: no model is labelled {abbreviate(label)}; {near}")

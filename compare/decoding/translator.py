@@ -311,7 +311,7 @@ class Translator:
         """List what is wrong with a text for this model: tokens that it does not know, and its form."""
         vocabulary = self.vocabularies.src
         forms = [finding for finding in describe_text(lines, unspaced=False) if finding.form not in CUT]
-        unknown = describe_unknown(vocabulary.encode_all(lines), vocabulary, "source text")
+        unknown = describe_unknown(lines, vocabulary.encode_all(lines), vocabulary, "source text")
         return [*unknown, *(f"source text: {finding}" for finding in forms)]
 
     def describe_translations(self, lines: Sequence[str], translations: Sequence[Translation]) -> list[str]:

@@ -33,6 +33,12 @@ from seq2seq.stack import has_bf16_layers
 
 UP_TO_ROUNDING = "up to rounding, not bit by bit"
 Figures = dict[str, Any]
+UNTRAINED = 1.0
+"""BLEU of our own models below which the form of their translations means nothing."""
+NOTHING_IN_COMMON = (
+    "the translations have nothing in common with the references yet "
+    f"(BLEU below {UNTRAINED:g}): train longer"
+)
 MIN_PERCENTILE_SENTENCES = 100
 """Fewer sentences have no 95th percentile of latency."""
 
@@ -197,15 +203,23 @@ def quality_figures(folder: RunFolder, corpus: Corpus, warnings: Sequence[str] =
         return {"warnings": "\n".join(warnings) or None}
     translates = folder.run.translates
     scores = {test: _score_test(folder, corpus, test) for test in corpus.tests} if translates else {}
-    warnings = [*warnings, *(f"{test}: {line}" for test in scores for line in scores[test].warnings)]
     penalty = folder.penalty() if translates and not folder.run.is_external else None
     penalties = folder.run.decode.length_penalties
-    if penalty is not None and penalty.alpha == penalties[-1] and len(penalties) > 1:
-        warnings.append(f"length penalty {penalty} is the largest of the grid: larger ones may be better")
     by_model = {test: folder.model_figures(test) for test in corpus.tests}
-    for test in corpus.tests:
-        cut, size = int(by_model[test].get("at_limit") or 0), len(corpus.splits[test].src)
-        warnings += (f"{test}: {warning}" for warning in describe_cuts(cut, size))
+    warnings = list(warnings)
+    if (
+        scores
+        and not folder.run.is_external
+        and all((scores[test].bleu or 0.0) < UNTRAINED for test in scores)
+    ):
+        warnings.append(NOTHING_IN_COMMON)
+    else:
+        warnings += (f"{test}: {line}" for test in scores for line in scores[test].warnings)
+        if penalty is not None and penalty.alpha == penalties[-1] and len(penalties) > 1:
+            warnings.append(f"length penalty {penalty} is the largest of the grid: larger ones may be better")
+        for test in corpus.tests:
+            cut, size = int(by_model[test].get("at_limit") or 0), len(corpus.splits[test].src)
+            warnings += (f"{test}: {warning}" for warning in describe_cuts(cut, size))
     first, *further = corpus.tests
     headline = scores[first].columns() if scores else {}
     fields = {item.name for item in dataclasses.fields(SystemScores)} & Result.__dataclass_fields__.keys()

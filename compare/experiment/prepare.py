@@ -115,7 +115,7 @@ def prepare_data(
             if split != "train":
                 ids = vocabulary.encode_all(lines)
                 ensure_lengths(ids, f"{corpus.name}, {split}.{language}")
-                warnings += describe_unknown(ids, vocabulary, f"{split}, {language}")
+                warnings += describe_unknown(lines, ids, vocabulary, f"{split}, {language}")
     for warning in warnings:
         logger.warning(warning)
     size, smallest = run.vocabulary.size, min(map(len, vocabularies))

@@ -5,11 +5,13 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from compare.config.resolve import Run, resolve_models
 from compare.config.sections import Experiment, SystemConfig
 from compare.experiment.compute_result import ensure_columns_of_metrics
+from compare.experiment.estimate import RunEstimate, estimate_runs, log_duration
 from compare.experiment.folder import (
     PlannedRun,
     begin_run,
@@ -114,6 +116,8 @@ def run_experiment(
         reporter.expect(*_expected_work(runs, prepared, timing=timing))
         same = partial(run_experiment, folder=folder.resolve(), seeds=seeds, only=only)
         call = partial(same, context=context, tests=tests)
+        if timing and launch is None:
+            log_duration(runs, prepared)
         if launch is None or not launch.share_runs(call, experiment, runs, reporter, timing=timing):
             run_each(runs, prepared, reporter, train)
             if timing:
@@ -126,6 +130,32 @@ def run_experiment(
         from compare.experiment.launch import train_together
 
         return train_together(processes, launch, finish_all)
+
+
+def estimate_experiment(
+    experiment: Experiment,
+    folder: str | Path,
+    *,
+    seeds: Sequence[int] = (),
+    only: Sequence[str] = (),
+    context: str = "config",
+    launch: "Launch | None" = None,
+    tests: bool = True,
+) -> list[RunEstimate]:
+    """Check what ``run_experiment`` would do, with its arguments and errors, without writing any file."""
+    folder, seeds = Path(folder), seeds or experiment.seeds
+    tune_cpu(batch_tokens=experiment.train.batch_tokens)
+    models = plan_models(experiment, folder, context, launch)
+    with TemporaryDirectory() as encoded:
+        prepare = cache(partial(prepare_data, models[0], Path(encoded), tests=tests))
+        runs = open_runs(match_models(models, prepare), folder, seeds, only)
+        prepared = prepare()
+        check_with_data(runs, prepared, folder, experiment.systems if tests else ())
+        by_label = {run.run.label: run.run for run in runs}
+        for label, run in by_label.items():
+            for warning in run.warnings:
+                logger.warning(f"{label}: {warning}")
+        return estimate_runs(runs, prepared)
 
 
 def plan_models(experiment: Experiment, folder: Path, context: str, launch: "Launch | None") -> list[Run]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from compare.config.resolve import resolve_models
 from compare.config.sections import Experiment
-from compare.experiment.dry_run import estimate_experiment
+from compare.experiment.run import estimate_experiment
 from compare.models.registry import ResolvedModel
 from compare.results.run_folder import RunFolder
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from compare.analysis.finished_experiment import load_finished
-from compare.report.table import refresh_views, render_table
+from compare.report.result_table import refresh_views, render_table
 from compare.results.columns import list_columns
 from compare.results.records import RecordedScores, SegmentScores, read_external
 from compare.results.run_folder import RunFolder

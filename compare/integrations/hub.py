@@ -17,8 +17,8 @@ from compare.config.resolve import Run
 from compare.decoding.translator import Translator
 from compare.models.presets import PRESETS
 from compare.report.publish import corpus_name, published_run, with_hash
-from compare.report.render import escape_markdown, fill_page
-from compare.report.table import render_table
+from compare.report.result_table import render_table
+from compare.report.table_formats import escape_markdown, fill_page
 from compare.results.records import SELECTION
 from compare.results.run_folder import MASKS, RunFolder, load_model
 from compare.results.store import Result, read_result, save_result

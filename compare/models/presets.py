@@ -11,11 +11,11 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
-from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 
+from compare.models import read_preset_files
 from compare.models.hybrid import HybridConfig
 from compare.models.registry import (
     FAMILIES,
@@ -30,7 +30,6 @@ from compare.optim import OptimConfig
 from compare.system.messages import abbreviate, did_you_mean
 
 SENTENCE_TOKENS = 20
-FOLDER = Path(__file__).with_name("presets")
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,7 @@ class Preset:
 
 
 def _read_presets() -> dict[str, Preset]:
-    files = {path.stem: msgspec.toml.decode(path.read_bytes()) for path in FOLDER.glob("*.toml")}
-    presets, tables = {}, dict(sorted(files.items(), key=lambda item: item[1].pop("order")))
+    presets, tables = {}, read_preset_files()
     listed = {name: table.pop("departures", []) for name, table in tables.items()}
     for name, table in tables.items():
         architecture = _read_config(table.pop("model"))

@@ -14,8 +14,8 @@ from compare.results.columns import (
     external_metrics,
     further_tests,
 )
-from compare.results.store import is_setting, of_test, setting_of, setting_text
-from compare.results.table import DISTURBED, GROUPS, Group, Row, describe_share
+from compare.results.formatting import DISTURBED, GROUPS, Group, Row, describe_share
+from compare.results.store import of_test, setting_of, setting_text
 from compare.scoring import METRICS
 
 ENDS = {
@@ -70,44 +70,19 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
 
 
 def describe_models(rows: Sequence[Row]) -> dict[str, list[str]]:
-    """Return facts about the models that their labels do not show, by heading.
-
-    These are presets of models with other labels, widths that a budget has changed, and settings that
-    distinguish models of one label in several experiments.
-    """
+    """Return the presets of models with other labels, and the widths that a budget has changed."""
     labelled = [row for row in rows if row.get("label")]
     renamed = [row for row in labelled if row.get("preset") not in (None, row["label"], EXTERNAL)]
     changed = [row for row in rows if row.get("budget_changes")]
     return {
         "Presets": _by_model(renamed, "preset"),
         "Changed by the budget": _by_model(changed, "budget_changes"),
-        "Models of one label": describe_namesakes(rows),
     }
 
 
 def _by_model(rows: Sequence[Row], column: str) -> list[str]:
     values = {model: row[column] for model, row in zip(name_models(rows), rows, strict=True)}
     return [f"{model}: {value}" for model, value in values.items()]
-
-
-def describe_namesakes(rows: Sequence[Row]) -> list[str]:
-    """Distinguish models of one label in several experiments by settings: "bahdanau heads: cell gru"."""
-    models = dict(zip(name_models(rows), rows, strict=True))
-    lines = []
-    for label in distinct(rows, "label"):
-        namesakes = {model: row for model, row in models.items() if row["label"] == label}
-        names = [name for name in dict.fromkeys(chain(*namesakes.values())) if is_setting(name)]
-        values = {model: [setting_of(row, name) for name in names] for model, row in namesakes.items()}
-        varied = [len(set(column)) > 1 for column in zip(*values.values(), strict=True)]
-        for model, row in values.items():
-            pairs = zip(names, row, varied, strict=True)
-            differing = [
-                f"{name.removeprefix('model.')} {value}"
-                for name, value, differs in pairs
-                if differs and value is not None
-            ]
-            lines += [f"{model}: {', '.join(differing)}"] if differing else []
-    return lines
 
 
 def describe_ends(rows: Sequence[Row]) -> list[str]:
@@ -160,7 +135,7 @@ def list_left_out(runs: Sequence[Row]) -> list[str]:
 def _timings(rows: Sequence[Row]) -> list[str]:
     if not distinct(rows, "timed_together"):
         return []
-    lines = ["median of repeats (lowest–highest), models took turns, one seed per model"]
+    lines = ["median of repeats (lowest–highest), with one seed of each model, in turn"]
     for name, what in (("cpu_share", "CPU share"), ("reference_share", "machine speed")):
         shares = [row[name] for row in rows if row.get(name) is not None]
         lines += [f"{what} at least {math.floor(100 * min(shares))}%"] if shares else []
@@ -174,6 +149,7 @@ def _timings(rows: Sequence[Row]) -> list[str]:
 def _differing_data(rows: Sequence[Row]) -> Iterator[str]:
     if len(hashes := distinct(rows, "data_hash", 12)) > 1:
         yield f"Warning: these rows were trained or tested on different data ({', '.join(hashes)})"
+        return  # so their batches differ too
     for seed in distinct(rows, "seed"):
         same_seed = [row for row in rows if str(row.get("seed")) == seed]
         if len(hashes := distinct(same_seed, "batch_hash", 12)) > 1:
@@ -215,8 +191,8 @@ def _unusual_lengths(rows: Sequence[Row]) -> Iterator[str]:
     if outside:
         worst = max(outside, key=lambda name: abs(math.log(max(outside[name], 1e-9))))
         yield (
-            f"Warning: {len(outside)} of {len(ratios)} length ratios outside {low} to {high}, which changes "
-            f"BLEU; worst {worst}, {outside[worst]:.3f}"
+            f"Warning: {len(outside)} of {len(ratios)} length ratios are outside {low} to {high}, which "
+            f"lowers BLEU; worst: {worst}, {outside[worst]:.3f}"
         )
 
 
@@ -228,14 +204,14 @@ def _uneven_seeds(rows: Sequence[Row]) -> Iterator[str]:
     for label, scores in seeds.items():
         if groups := find_groups(scores):
             rate = f"{len(groups[0])} of {len(scores)} in the lower one"
-            yield f"Warning: seeds of {label} form two groups, {groups_text(groups)} BLEU, {rate}"
+            yield f"Warning: the seeds of {label} form two groups, {groups_text(groups)} BLEU, {rate}"
 
 
 def _slow_widths(rows: Sequence[Row]) -> Iterator[str]:
     models = zip(name_models(rows), rows, strict=True)
     slow = {model: None for model, row in models if (row.get("width_multiple") or 8) % 8}
     if slow:
-        yield f"Warning: widths that are not multiples of 8, which can cost speed: {', '.join(slow)}"
+        yield f"Warning: widths are not multiples of 8, which can cost speed: {', '.join(slow)}"
 
 
 def _speeds(rows: Sequence[Row]) -> Iterator[str]:
@@ -251,8 +227,8 @@ def _speeds(rows: Sequence[Row]) -> Iterator[str]:
     if len(trained_on) > 1 and not {*machine} & {*different}:
         yield "Warning: these rows were trained on different machines, so their minutes do not compare"
     reasons = {
-        "cpu_share": "with too small a share of the processor",
-        "reference_share": "below the machine's best",
+        "cpu_share": "timings disturbed by other programs; shares of the processor",
+        "reference_share": "timings while the machine was slower than at its best",
     }
     for name, reason in reasons.items():
         shares = dict.fromkeys(  # the seeds of a model share a timing, its rows in other experiments do not
@@ -263,7 +239,7 @@ def _speeds(rows: Sequence[Row]) -> Iterator[str]:
         disturbed = [f"{label} {describe_share(share)}" for label, share in shares if share < DISTURBED]
         if disturbed:
             names_and_shares = ", ".join(text.removesuffix(", disturbed") for text in disturbed)
-            yield f"Note: disturbed timings, {reason}: {names_and_shares}"
+            yield f"Note: {reason}: {names_and_shares}"
 
 
 def _still_improving(rows: Sequence[Row]) -> Iterator[str]:

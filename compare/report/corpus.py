@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from textwrap import fill
 from typing import Any
 
-from compare.report.render import terminal_width
+from compare.report.table_formats import terminal_width
 from data.checks import QUANTILES, CorpusCheck, Finding, SplitCheck
+from data.forms import Finding as Form
 from data.named import CORPORA, NamedCorpus, named_corpus
 
 # Text output of ``data check`` and ``data prepare``.
@@ -17,15 +18,32 @@ def render_check(check: CorpusCheck) -> str:
 
 
 def render_findings(check: CorpusCheck) -> str:
-    """Render only the problems of a check; empty if there are none."""
+    """Render only the problems of a check, each form of the texts once; empty if there are none."""
     blocks = {name: list(_findings(split)) for name, split in check.splits.items()}
     lines = [line for name, block in blocks.items() if block for line in (f"{name}:", *block)]
+    lines += _common_forms(check)
     if any(finding.count for split in check.splits.values() for finding in split.overlap.values()):
         lines.append("--drop-overlap drops the training pairs that share a side with valid or test")
     return "\n".join(lines)
 
 
-def render_summary(manifest: Mapping[str, Any]) -> str:
+def _common_forms(check: CorpusCheck) -> Iterator[str]:
+    texts: dict[tuple[str, str], list[tuple[str, Form]]] = {}
+    for name, split in check.splits.items():
+        for side, side_check in split.sides.items():
+            for form in side_check.forms:
+                texts.setdefault((form.form, form.remedy), []).append((f"{name} {side}", form))
+    for (name, remedy), sides in texts.items():
+        if len(sides) == 1:
+            yield "{}: {}".format(*sides[0])
+            continue
+        lines, total = (sum(getattr(form, count) for _, form in sides) for count in ("lines", "total"))
+        is_everywhere = len(sides) == sum(len(split.sides) for split in check.splits.values())
+        where = "all texts" if is_everywhere else ", ".join(side for side, _ in sides)
+        yield f"{name} in {lines:,} of {total:,} lines of {where}: {remedy}"
+
+
+def render_summary(manifest: Mapping[str, Any], *, warnings: bool) -> str:
     """Render how many pairs were read, dropped and written, from the result of ``prepare_corpus``."""
     dropped = [f"{reason} {count:,}" for reason, count in manifest["dropped"].items() if count]
     return "\n".join(
@@ -33,7 +51,7 @@ def render_summary(manifest: Mapping[str, Any]) -> str:
             f"read     {manifest['read']:,} pairs, {' -> '.join(manifest['languages'])}",
             f"dropped  {', '.join(dropped) or 'none'}",
             "written  " + ", ".join(f"{name} {size:,}" for name, size in manifest["splits"].items()),
-            *(f"warning  {warning}" for warning in manifest["warnings"]),
+            *(f"warning  {warning}" for warning in manifest["warnings"] if warnings),
         ]
     )
 
@@ -46,14 +64,21 @@ def _block(name: str, split: SplitCheck) -> Iterator[str]:
             yield f"  {side + ' ' + unit:<26}" + "".join(f"{n:>8,}" for n in lengths.values())
     yield f"  {'ratio tgt/src, median':<26}{split.median_ratio:>8.2f}"
     yield from _findings(split)
+    for side, check in split.sides.items():
+        yield from (f"  {side}: {form}" for form in check.forms)
 
 
 def _findings(split: SplitCheck) -> Iterator[str]:
+    duplicates = split.findings["duplicates"]
     findings = {
         "a blank side": split.findings["empty"],
         "unusual ratio": split.findings["ratio_outliers"],
-        "repeated pair": split.findings["duplicates"],
-        **{f"repeated {side}": check.repeated for side, check in split.sides.items()},
+        "repeated pair": duplicates,
+        **{
+            f"repeated {side}": check.repeated
+            for side, check in split.sides.items()
+            if check.repeated.count != duplicates.count  # else the pairs say it
+        },
         "target is the source": split.findings["copies"],
         "sides swapped?": split.findings["swapped"],
         **{f"{side} also in train": finding for side, finding in split.overlap.items()},
@@ -64,7 +89,6 @@ def _findings(split: SplitCheck) -> Iterator[str]:
     for side, check in split.sides.items():
         for kind, finding in check.unusual.items():
             yield _line(f"{side}: {kind}", finding, kind)
-        yield from (f"  {side}: {form}" for form in check.forms)
 
 
 def _line(label: str, finding: Finding, kind: str = "") -> str:

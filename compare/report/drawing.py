@@ -29,8 +29,8 @@ from compare.analysis.efficiency import SIZE, SPEED
 from compare.analysis.similarity import NEAREST
 from compare.attention.heatmap import plain_style, render_figure
 from compare.models.styles import Style, series_style
+from compare.results.formatting import Row, heading_of
 from compare.results.store import refuse_writing
-from compare.results.table import Row, heading_of
 from data.files import write_atomically
 from data.text import visible_lines
 
@@ -170,8 +170,8 @@ FRONTS: dict[str, tuple[str, str, Literal["steps-pre", "steps-post"]]] = {
 }
 """Axis label, column that marks the front, and drawing style of the steps between models on the front."""
 FRONT_CAPTION = (
-    "Filled: on the Pareto front (dashed). Hollow: another model is better in one and as good in the other, "
-    "where overlapping bars of speed count as equal. Bars: lowest to highest seed or repeat."
+    "Filled: on the Pareto front (dashed). Hollow: another model is better in one and as good in the other. "
+    "Speeds whose bars overlap count as equal. Bars: lowest to highest seed or repeat."
 )
 EQUAL_RATIO = 1.02
 """Largest ratio of two values of a quantity that counts as made equal for all models."""

@@ -34,9 +34,9 @@ from compare.report.drawing import (
     tuning_plot,
 )
 from compare.report.figures import FIGURES
+from compare.results.formatting import Row, Table
 from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import Result, is_run, read_result, read_results
-from compare.results.table import Row, Table
 from compare.system.messages import did_you_mean
 from compare.training.checkpoints import WEIGHTS
 from data.files import write_atomically
@@ -73,7 +73,7 @@ def draw_figure(
     """
     folder = Path(folder)
     if kind not in PLOTS:
-        raise ValueError(f"no figure {kind!r}; {did_you_mean(kind, FIGURES)}")
+        raise ValueError(f"no figure {kind!r}; {did_you_mean(kind, FIGURES, 0.6)}")
     if file := output_file(out):
         formats = [file.suffix.removeprefix(".")]
     if unknown := [form for form in formats if form not in FORMATS]:

@@ -12,8 +12,8 @@ from typing import Literal
 from compare.config.parse import SCHEMA
 from compare.config.resolve import Run, runs_to_toml
 from compare.experiment.tune import BEST, TRIALS_FILE
-from compare.report.render import escape_markdown, fill_page
-from compare.report.table import find_summary
+from compare.report.result_table import find_summary
+from compare.report.table_formats import escape_markdown, fill_page
 from compare.results.run_folder import RunFolder
 from compare.results.store import (
     SUMMARY,

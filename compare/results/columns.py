@@ -5,8 +5,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from compare.config.sections import SETTINGS, SHARED
+from compare.results.formatting import Column, Row
 from compare.results.store import Result, is_setting, of_test, setting_of
-from compare.results.table import Column, Row
 from compare.scoring import HEADLINE, METRICS, metric_of
 from compare.system.messages import nearest
 
@@ -39,7 +39,7 @@ SPREAD_ENDS = tuple(f"{name}_{end}" for name in SPREADS for end in ("low", "high
 
 def setting_column(name: str) -> Column:
     """Return the column of a setting, "section.key"."""
-    about = SETTINGS[name].metadata["about"] if name in SETTINGS else "a dash: the preset's value"
+    about = SETTINGS[name].metadata["about"] if name in SETTINGS else "a dash: the model has no such setting"
     return Column(name, name, about, form=_setting, shown="where rows differ")
 
 
@@ -48,13 +48,13 @@ def _setting(value: Any) -> str:
     return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
-def varied_settings(rows: Sequence[Row]) -> list[str]:
-    """List the settings in which rows differ; those of models within the rows of a preset."""
+def varied_settings(rows: Sequence[Row], *, within_preset: bool = False) -> list[str]:
+    """List the settings in which rows differ, or of those of models only where rows of one preset differ."""
     begun = [row for row in rows if row.get("train.precision") is not None]
     varied = []
     for name in dict.fromkeys(name for row in begun for name in row if is_setting(name)):
         values = {(row.get("preset") if name not in SHARED else "", setting_of(row, name)) for row in begun}
-        several = len({value for _, value in values} - {None}) > 1
+        several = not within_preset and len({value for _, value in values} - {None}) > 1
         if several or len(values) > len({preset for preset, _ in values}):
             varied.append(name)
     return varied
@@ -71,12 +71,15 @@ TEXT_FIGURES = (
 PRIMARY = "bleu"
 """The metric with intervals over seeds and columns of further test sets."""
 INTERVALS: Mapping[str, tuple[str, str]] = {
-    "test_set": ("test set [95%]", "for other sentences and these very models (bootstrap)"),
-    "seeds": ("seeds [95%]", "for other seeds and these very sentences (Student's t)"),
+    "test_set": (
+        "test set [95%]",
+        "95% interval for other sentences, with the same trained models (bootstrap)",
+    ),
+    "seeds": ("seeds [95%]", "95% interval for other seeds, with the same sentences (Student's t)"),
     "combined": (
         "combined [95%]",
-        "for other seeds and other sentences (Student's t on the variance of both; never narrower than that "
-        "over seeds)",
+        "95% interval for other seeds and other sentences (Student's t on the variance of both; at least "
+        "as wide as that over seeds)",
     ),
 }
 
@@ -209,7 +212,7 @@ def find_column(heading: str, tests: Iterable[str] = ()) -> Column:
     if heading.casefold() in by_title:
         return by_title[heading.casefold()]
     names = [text for column in list_columns(tests) for text in (column.name, column.title)]
-    close = nearest(heading, [*names, *SHARED], 0.6)
+    close = nearest(heading, [*names, *SHARED], 0.7)
     hint = f"; did you mean {close!r}?" if close else "; attnbench table --list explains all columns"
     raise ValueError(f"no column {heading!r}{hint}")
 
@@ -226,8 +229,7 @@ def stored_fields(name: str, fields: Sequence[str]) -> Sequence[str]:
 
 
 PATTERNS = {
-    "SECTION.KEY": "a setting, such as train.ema, or of a model one that differs from its preset's, such as "
-    "model.dropout; shown where rows differ",
+    "SECTION.KEY": "a setting such as train.ema or, of a model, model.dropout; shown where rows differ",
     "METRIC_signature": "sacreBLEU's signature of a metric",
     "NAME, NAME_signature": "score and signature of an external metric, such as comet (score FOLDER "
     "--external); where known",

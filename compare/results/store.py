@@ -4,21 +4,23 @@
 measured, or the run failed before it) is None, never 0.
 """
 
+import glob
 import hashlib
 import json
 import os
 import re
 import shlex
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
 from compare.config.sections import EXTERNAL, SHARED, run_name
-from compare.results.table import GROUPS, UNKNOWN, Row, describe_share, figure
+from compare.results.formatting import GROUPS, UNKNOWN, Row, describe_share, figure
 from compare.system.messages import abbreviate, ensure_folder
 from compare.system.plugins import plugin_problem
 from data.files import as_paths, warn_once, write_atomically
@@ -65,24 +67,24 @@ class Result:
     status: Status = identity("status", "done, failed (training diverged) or unfinished", default=MISSING,
         left=True, cell=_status)
     reason: Text = identity("reason", "cause of a failure")
-    warnings: Text = identity("warnings", "what to know of data and translations, one warning per line",
+    warnings: Text = identity("warnings", "warnings about the data and the translations, one per line",
         added=True)
     settings: Mapping[str, Any] = conditions("", "those that differ from their defaults, such as train.ema, "
         "and from those of the preset, such as model.dropout", default=dict)
 
     params: Whole = size("params (M)", "trained weights, tied ones counted once", 2, "always")
-    params_no_embedding: Whole = size("params without embeddings (M)", "trained weights but those of "
-        "embedding tables", 2)
+    params_no_embedding: Whole = size("params without embeddings (M)", "trained weights without embedding "
+        "tables", 2)
     train_flops_per_token: Number = size("training FLOPs per token (M)", "floating-point operations of "
         "forward and backward pass, at the mean lengths of the corpus", 2)
-    matched_off: Number = size("matched", "budget that is equal over the models, and the deviation from it",
-        shown="where known", left=True, cell=_matched)
-    matched: Text = size("matched quantity", "quantity that is equal over the models: params or flops; a "
+    matched_off: Number = size("matched", "quantity in which the models are equal, and the deviation from "
+        "it", shown="where known", left=True, cell=_matched)
+    matched: Text = size("matched quantity", "quantity in which the models are equal: params or flops; a "
         "dash: only the batches are equal")
-    budget_changes: Text = size("changed by the budget", "widths before and after matching", left=True,
-        added=True)
-    width_multiple: Whole = size("widths divisible by", "largest power of two; matrix products are fastest "
-        "at multiples of 8", shown="in the report")
+    budget_changes: Text = size("changed by the budget", "widths before and after matching the budget",
+        left=True, added=True)
+    width_multiple: Whole = size("widths divisible by", "largest power of two that divides all widths; "
+        "matrix products are fastest at multiples of 8", shown="in the report")
 
     # Quality on the first test set, 0 to 100.
     bleu: Number = quality("", "BLEU of sacrebleu")
@@ -90,24 +92,24 @@ class Result:
     bleu_ci_high: Number = quality("", "upper end of that interval")
     chrf: Number = quality("", "chrF2")
     ter: Number = quality("", "TER; lower is better")
-    perplexity: Number = quality("perplexity", "of the references per target token, end of sentence "
-        "included, without label smoothing; compares models of one vocabulary; lower is better", 2,
+    perplexity: Number = quality("perplexity", "perplexity of the references per target token, end of "
+        "sentence included, without label smoothing; comparable within one vocabulary; lower is better", 2,
         "where known")
-    char_perplexity: Number = quality("perplexity per character", "of the references, line ends included; "
-        "compares different vocabularies, but unknown words (<unk>) make it too low; lower is better", 3,
-        "where known")
+    char_perplexity: Number = quality("perplexity per character", "perplexity of the references, line ends "
+        "included; comparable between vocabularies, but unknown words (<unk>) make it too low; lower is "
+        "better", 3, "where known")
     length_ratio: Number = quality("length ratio", "tokens of the translations over tokens of the references",
         3, "always")
-    brevity_penalty: Number = quality("brevity penalty", "factor of BLEU for translations that are too short",
-        3, "always")
-    distinct_lines: Number = quality("different lines (%)", "different translations over all; weak models "
+    brevity_penalty: Number = quality("brevity penalty", "factor that lowers BLEU where translations are too "
+        "short", 3, "always")
+    distinct_lines: Number = quality("different lines (%)", "share of different translations; weak models "
         "write the same line for many sources", 1, "in the report", added=True)
     repeats: Whole = quality("repeated phrases", "translations in which a phrase stands three times in a row",
         0, "in the report", added=True)
-    at_limit: Whole = quality("cut at the limit", "translations that search ended at decode.max_ratio", 0,
-        "in the report", added=True)
-    length_penalty: Number = quality("length penalty", "alpha of the translations' length penalty, chosen on "
-        "validation", 2, "where known")
+    at_limit: Whole = quality("cut at the limit", "translations that search ended at the limit of their "
+        "length, decode.max_ratio", 0, "in the report", added=True)
+    length_penalty: Number = quality("length penalty", "strength alpha of the length penalty, chosen on the "
+        "validation set", 2, "where known")
     length_normalization: Text = quality("form of length penalty", "wu: ((5 + length) / 6) ** alpha; length: "
         "length ** alpha", shown="where rows differ", left=True, note="Settings: length penalty {}")
     bleu_signature: Text = quality("", "sacrebleu's version and settings of BLEU")
@@ -119,36 +121,38 @@ class Result:
     # Speeds are the median, lowest and highest of timed repeats in which all models took turns. Tokens are
     # source without EOS + target with EOS, without padding; latency is that of batch size 1. The seeds of a
     # model share the timings of the lowest seed that has weights.
-    train_tokens_per_s: Number = speed("train tokens/s", "of the whole training, by its log: source and "
-        "target, without padding", 0, "always", added=True)
-    timed_tokens_per_s: Number = speed("timed tokens/s", "of training timed from the final weights, all "
-        "models in turn", 0, "always", spread=True)
-    together_tokens_per_s_per_device: Number = speed("train tokens/s per device", "of the processes that "
-        "trained together; the timed speeds are of one process on one device", 0, "where known")
-    processes: Whole = speed("processes", "that trained together, the most at a time; a dash: one",
+    train_tokens_per_s: Number = speed("train tokens/s", "speed of the whole training according to its log: "
+        "source and target tokens, without padding", 0, "always", added=True)
+    timed_tokens_per_s: Number = speed("timed tokens/s", "training speed timed from the final weights, with "
+        "all models taking turns", 0, "always", spread=True)
+    together_tokens_per_s_per_device: Number = speed("train tokens/s per device", "speed of the processes "
+        "that trained together; timed speeds are those of one process on one device", 0, "where known")
+    processes: Whole = speed("processes", "processes that trained together, at most; a dash: one",
         shown="where known", note="Processes: {} trained a model together")
     devices: Whole = speed("devices", "of these processes: GPUs, or the CPUs of their hosts",
         shown="where known")
     nodes: Whole = speed("nodes", "hosts of these processes", shown="where known")
-    timed_tgt_tokens_per_s: Number = speed("timed target tokens/s", "target tokens alone, without padding", 0)
+    timed_tgt_tokens_per_s: Number = speed("timed target tokens/s", "timed training speed in target tokens, "
+        "without padding", 0)
     train_mfu: Number = speed("train MFU (%)", "model FLOPs utilisation, relative to the data sheet's peak; "
         "a dash: unknown", 1)
-    greedy_sentences_per_s: Number = speed("greedy sent/s", "sentences per second of greedy search", 1,
+    greedy_sentences_per_s: Number = speed("greedy sent/s", "sentences per second in greedy search", 1,
         "always", spread=True)
-    beam_sentences_per_s: Number = speed("beam sent/s", "sentences per second of beam search", 1, "always",
+    beam_sentences_per_s: Number = speed("beam sent/s", "sentences per second in beam search", 1, "always",
         spread=True)
-    decode_tokens_per_s: Number = speed("beam tokens/s", "target tokens of the best hypotheses", 0)
+    decode_tokens_per_s: Number = speed("beam tokens/s", "target tokens per second in beam search, of the "
+        "best hypotheses", 0)
     latency_ms_p50: Number = speed("latency p50 (ms)", "median, one sentence at a time", 1, "always",
         spread=True)
     latency_ms_p95: Number = speed("latency p95 (ms)", "95th percentile, one sentence at a time; a dash: "
         "fewer than 100 sentences", 1)
-    cpu_share: Number = speed("CPU share", "share of the processor that the most disturbed timing had",
+    cpu_share: Number = speed("CPU share", "share of the processor in the most disturbed timing",
         shown="in the report", form=describe_share)
-    reference_ms: Number = speed("reference work (ms)", "fixed work of about 50 ms on one core, on a GPU a "
-        "large product, timed with every timing; the median beside the slowest", 1, "in the report",
+    reference_ms: Number = speed("reference work (ms)", "duration of a fixed task beside the slowest timing, "
+        "about 50 ms on one core; shows whether the machine was slower than usual", 1, "in the report",
         added=True)
-    reference_share: Number = speed("machine speed", "by the reference work, relative to the best that was "
-        "ever timed on this machine", shown="in the report", added=True, form=describe_share)
+    reference_share: Number = speed("machine speed", "speed of the reference work, relative to the best ever "
+        "measured on this machine", shown="in the report", added=True, form=describe_share)
     timed_tokens_per_s_low: Number = lowest("timed tokens/s, lowest repeat")
     timed_tokens_per_s_high: Number = highest("timed tokens/s, highest repeat")
     greedy_sentences_per_s_low: Number = lowest("greedy sent/s, lowest repeat")
@@ -157,39 +161,41 @@ class Result:
     beam_sentences_per_s_high: Number = highest("beam sent/s, highest repeat")
     latency_ms_p50_low: Number = lowest("latency p50, lowest repeat")
     latency_ms_p50_high: Number = highest("latency p50, highest repeat")
-    peak_memory_bytes: Whole = speed("peak memory (GB)", "of training and decoding: of torch's tensors on a "
-        "GPU, else of the process", 2)
+    peak_memory_bytes: Whole = speed("peak memory (GB)", "of training and decoding: torch's tensors on a "
+        "GPU, else the whole process", 2)
     train_peak_memory_bytes: Whole = speed("peak memory of training (GB)", "likewise; a dash: several "
         "processes trained the model, one after the other", 2, added=True)
     decode_peak_memory_bytes: Whole = speed("peak memory of decoding (GB)", "likewise", 2, added=True)
-    train_s: Number = speed("train (min)", "without waiting for batches, validation and checkpoints", 1,
-        "always")
+    train_s: Number = speed("train (min)", "training time without waiting for batches, validation and "
+        "checkpoints", 1, "always")
     energy_j_per_1k_tokens: Number = speed("J/1k tokens", "energy of the GPU in training, other programs "
         "included; a dash: cannot be read", 1, "in the report")
-    data_s: Number = speed("data (s)", "waiting for batches in training", 1)
+    data_s: Number = speed("data (s)", "time spent waiting for batches in training", 1)
     validation_s: Number = speed("validation (s)", "time of all validations", 1)
     checkpoint_s: Number = speed("checkpoints (s)", "time of saving", 1)
-    decode_s: Number = speed("decoding (s)", "translation of the test sets", 1)
+    decode_s: Number = speed("decoding (s)", "time of translating the test sets", 1)
 
     updates: Whole = training("updates", "optimizer updates done", 0, "always")
     stopped_by: Text = training("stopped by", "updates: the last update of the budget was reached; patience: "
         "validation no longer improved", shown="in the report", left=True)
-    late_gain: Number = training("gain of the last quarter", "validation BLEU that the last quarter of the "
-        "updates has added; a dash: one validation, or no BLEU", 2, "in the report", added=True)
+    late_gain: Number = training("gain of the last quarter", "validation BLEU gained in the last quarter of "
+        "the updates; a dash: only one validation, or no BLEU", 2, "in the report", added=True)
     epochs: Number = training("epochs", "passes over the training pairs", 2)
     tokens_seen: Whole = training("training tokens (M)", "source and target tokens, without padding", 2)
-    best_update: Whole = training("best update", "update of the best validation; metrics.jsonl says whether "
-        "these weights or an average were kept", 0)
-    valid_loss: Number = training("validation loss", "of the chosen weights, in nats per target token")
-    valid_perplexity: Number = training("validation perplexity", "of the chosen weights, per target token")
+    best_update: Whole = training("best update", "update with the best validation; metrics.jsonl says "
+        "whether these weights or an average were kept", 0)
+    valid_loss: Number = training("validation loss", "validation loss of the chosen weights, in nats per "
+        "target token")
+    valid_perplexity: Number = training("validation perplexity", "perplexity of the chosen weights on the "
+        "validation set, per target token")
     init_hash: Text = training("start", "sha256 of the weights of another run that training started from; a "
         "dash: random weights", shown="where known", left=True, form="weights {:.12}".format,
         note="Settings: fine-tuned from weights {:.12}")
 
     files: Mapping[str, str] = conditions("", "sha256 of each file that the figures come from, by its path "
         "in the run's folder", default=dict)
-    recurrent_precision: Text = conditions("precision of recurrent layers", "on a GPU, where it is not that "
-        "of training", note="Precision: recurrent layers {}")
+    recurrent_precision: Text = conditions("precision of recurrent layers", "on a GPU, where it differs from "
+        "that of training", note="Precision: recurrent layers {}")
     reproducible: Text = conditions("weights reproducible", "how exactly training again gives these weights; "
         "a dash: to the bit", note="Settings: weights reproducible {}")
     device: Text = conditions("device", "processor or GPU of the timings", note="Hardware: {}")
@@ -197,17 +203,17 @@ class Result:
         "those of the timings", added=True, note="Hardware: trained on {}")
     torch: Text = conditions("torch", "version of torch", note="Hardware: torch {}")
     threads: Whole = conditions("threads", "of torch", note="Hardware: {} threads")
-    cores: Whole = conditions("cores", "that the process may use", note="Hardware: {} cores")
+    cores: Whole = conditions("cores", "cores that the process may use", note="Hardware: {} cores")
     clock_mhz: Number = conditions("clock (MHz)", "of the processor or, in the timings, of the GPU", 0,
         note="Hardware: {:,.0f} MHz")
-    throttling: Text = conditions("throttling", "why the GPU lowered its clock in the timings", added=True,
-        note="Hardware: clock lowered by {}")
+    throttling: Text = conditions("throttling", "why the GPU lowered its clock during the timings",
+        added=True, note="Hardware: clock lowered by {}")
     fp32_gflops: Number = conditions("fp32 products (GFLOP/s)", "speed of a large matrix product on the "
         "machine of the timings", 0, added=True, note="Hardware: products {:,.0f} GFLOP/s in fp32")
     bf16_gflops: Number = conditions("bf16 products (GFLOP/s)", "likewise", 0, added=True,
         note="Hardware: {:,.0f} in bf16")
-    environment: Text = conditions("environment", "the user's variables of the libraries under torch",
-        added=True, note="Hardware: {}")
+    environment: Text = conditions("environment", "environment variables of the user that affect torch's "
+        "libraries", added=True, note="Hardware: {}")
     timed_code: Text = conditions("code of the timings", "version and hash of the sources", added=True,
         note="Hardware: timed by code {}")
     timed_together: Text = conditions("timing", "id of the timing in which the models took turns; speeds of "
@@ -217,8 +223,8 @@ class Result:
         "included", note="Data: batches {:.12}")
     settings_hash: Text = conditions("settings", "sha256 of the settings that rows share",
         note="Data: settings {:.12}")
-    code_version: Text = conditions("code", "version and hash of the sources, of attnbench and of plug-ins; "
-        "several: of the parts of the training, and of the result", note="Data: code {}")
+    code_version: Text = conditions("code", "version and hash of the sources of attnbench and of plug-ins; "
+        "several if the code changed between the parts of a run", note="Data: code {}")
 
     # fmt: on
     @property
@@ -291,6 +297,30 @@ def fill_settings(rows: Iterable[Row], further: Iterable[str] = ()) -> list[dict
     rows = list(rows)
     names = dict.fromkeys([*filter(is_setting, (name for row in rows for name in row)), *further])
     return [{**row, **{name: setting_of(row, name) for name in names}} for row in rows]
+
+
+def fill_model_settings(rows: Iterable[tuple[Path, Row]]) -> list[Row]:
+    """Give rows the value of each model setting that any row has; those of the presets are in config.toml.
+
+    Each row, of a run or a mean, comes with the folder of its experiment. A model may lack such a setting.
+    """
+
+    @cache
+    def read_model(folder: Path, label: str) -> Row:
+        configs = folder.glob(f"{glob.escape(label)}-seed[0-9]*/config.toml")
+        if (config := min(configs, default=None)) is None:
+            return {}
+        models = tomllib.loads(config.read_text("utf-8")).get("models") or [{}]
+        return {f"model.{key}": setting_text(value) for key, value in models[0].items()}
+
+    rows = list(rows)
+    names = dict.fromkeys(name for _, row in rows for name in row if name.startswith("model."))
+    filled = []
+    for folder, row in rows:
+        missing = [name for name in names if row.get(name) is None]
+        values = read_model(folder, row["label"]) if missing else {}
+        filled.append({**row, **{name: values[name] for name in missing if name in values}})
+    return filled
 
 
 # The files.
@@ -398,7 +428,8 @@ def load_results(
             results = results if budget == "all" else of_budget(results, budget)
         rows |= {(experiment, result.run): result for result in results}
     names = experiment_names(experiment for experiment, _ in rows)
-    frame = to_frame(rows.values()).copy()  # in one piece: pandas warns above 100 pieces
+    flat = fill_model_settings((experiment, result.flat()) for (experiment, _), result in rows.items())
+    frame = _rows_to_frame(flat).copy()  # in one piece: pandas warns above 100 pieces
     experiments = pd.Series([names[experiment] for experiment, _ in rows], dtype=object)  # like all texts
     frame.insert(0, "experiment", experiments)
     return frame
@@ -417,10 +448,14 @@ def experiment_names(folders: Iterable[Path]) -> dict[Path, str]:
 
 def to_frame(results: Iterable[Result]) -> "pd.DataFrame":
     """Convert results to a data frame: fields of ``Result``, then the others of ``Result.flat``."""
+    return _rows_to_frame(result.flat() for result in results)
+
+
+def _rows_to_frame(rows: Iterable[Row]) -> "pd.DataFrame":
     import pandas as pd
 
     types = {item.name: item.type for item in fields(Result) if item.name not in NESTED}
-    rows = fill_settings(result.flat() for result in results)
+    rows = fill_settings(rows)
     further = dict.fromkeys(name for row in rows for name in row if name not in types)
     texts = {name for row in rows for name, value in row.items() if isinstance(value, str)}
     # By default, pandas converts integers beside a None to floats.

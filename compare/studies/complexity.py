@@ -25,7 +25,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from compare.results.table import Row
+from compare.results.formatting import Row
 from compare.studies.fresh_models import transformer
 from compare.studies.panels import column, conclude, exponent
 from compare.studies.study import Settings, StudyResult

@@ -7,7 +7,7 @@ from statistics import fmean
 from compare.decoding.translator import Translator
 from compare.experiment.likelihood import score_translations
 from compare.models.styles import RECURRENT, TRANSFORMER
-from compare.results.table import Row
+from compare.results.formatting import Row
 from compare.studies.experiments import obtain_translators
 from compare.studies.panels import column, conclude
 from compare.studies.study import Settings, StudyResult

@@ -17,8 +17,8 @@ from compare.analysis.quality import by_length
 from compare.decoding.translator import Translator
 from compare.models.hybrid import LadderConfig
 from compare.models.styles import RECURRENT, TRANSFORMER
+from compare.results.formatting import Row
 from compare.results.run_folder import RunFolder, load_model
-from compare.results.table import Row
 from compare.studies.experiments import Trained, accuracy, batch_of, conclude_losses, train
 from compare.studies.heads import offsets
 from compare.studies.panels import column, conclude

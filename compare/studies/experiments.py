@@ -26,9 +26,9 @@ from compare.experiment.run import run_experiment
 from compare.models.registry import Architecture
 from compare.models.styles import PLAIN, RECURRENT, TRANSFORMER
 from compare.protocol import EncoderDecoder
+from compare.results.formatting import Row
 from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import Result
-from compare.results.table import Row
 from compare.studies.corpora import write_corpus
 from compare.studies.panels import conclude
 from compare.studies.study import Measured, Settings, StudyResult, describe

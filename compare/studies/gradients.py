@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from compare.models.styles import PLAIN
-from compare.results.table import Row
+from compare.results.formatting import Row
 from compare.studies.fresh_models import TRANSLATORS, Model, lstm, one_way, transformer
 from compare.studies.panels import column, conclude, exponent
 from compare.studies.study import Settings, StudyResult

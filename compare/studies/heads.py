@@ -31,7 +31,7 @@ from compare.attention.weights import AttentionHead
 from compare.decoding.translator import Translator
 from compare.models.registry import build as build_model
 from compare.models.styles import TRANSFORMER
-from compare.results.table import Row
+from compare.results.formatting import Row
 from compare.studies.experiments import batch_of, obtain_translators
 from compare.studies.panels import column, conclude
 from compare.studies.study import Measured, Settings, StudyResult

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from compare.results.table import Row
+from compare.results.formatting import Row
 from compare.studies.panels import conclude
 from compare.studies.study import Settings, StudyResult
 from transformer.attention import plain_attention

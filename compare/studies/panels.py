@@ -13,7 +13,7 @@ from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator
 from compare.attention.heatmap import plain_style
 from compare.models.styles import COLORS, OTHER, Style, series_style, style_of
 from compare.report.drawing import REFERENCE_LINE, add_caption, line_style, make_panels, tidy_axes
-from compare.results.table import Row, Table
+from compare.results.formatting import Row, Table
 from compare.studies.study import Measured, Settings, StudyResult, describe, judge
 
 MAX_MARKED_POINTS = 30

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from compare.models.styles import PLAIN, RECURRENT, TRANSFORMER
-from compare.results.table import Row
+from compare.results.formatting import Row
 from compare.studies.complexity import multiply_adds
 from compare.studies.fresh_models import TRANSLATORS, Model, one_way
 from compare.studies.panels import column, conclude

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from compare.decoding.translator import Translator
-from compare.results.table import Row
+from compare.results.formatting import Row
 from compare.studies.corpora import sequences
 from compare.studies.experiments import accuracy, batch_of, train
 from compare.studies.fresh_models import transformer

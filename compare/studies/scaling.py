@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from compare.results.table import Row
+from compare.results.formatting import Row
 from compare.studies.linearity import draw
 from compare.studies.panels import conclude, exponent
 from compare.studies.study import Settings, StudyResult

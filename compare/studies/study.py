@@ -12,9 +12,9 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
-from compare.report.render import csv_text, list_text, table_text
+from compare.report.table_formats import csv_text, list_text, table_text
+from compare.results.formatting import DISTURBED, Row, Table, describe_share, format_number
 from compare.results.store import json_text
-from compare.results.table import DISTURBED, Row, Table, describe_share, format_number
 from compare.system.log import format_duration
 from compare.system.messages import did_you_mean
 from data.files import write_atomically

@@ -1,10 +1,14 @@
-"""Parts of error messages: hints, shortened values, and errors that mean the memory is short."""
+"""Parts of messages: hints, shortened values, the program's name, errors that mean the memory is short."""
 
+import os
 import re
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from reprlib import Repr
+from shlex import quote
+from shutil import which
 from typing import Any
 
 MAX_COMPARED = 200
@@ -31,17 +35,28 @@ def ensure_folder(folder: Path) -> None:
     """Raise ValueError if there is no such folder; the message names those that are there."""
     if folder.is_dir():
         return
-    place = folder.parent
-    while not place.is_dir():
-        place = place.parent
-    names = sorted(path.name for path in place.glob("*/"))
+    parent = folder.parent
+    while not parent.is_dir():
+        parent = parent.parent
+    names = sorted(path.name for path in parent.glob("[!.]*/"))
     hint = nearest(folder.name, names, 0.6) or ", ".join(names[:MAX_NAMED]) or "no folders"
-    raise ValueError(f"{folder}: no such folder; {place} has {hint}")
+    raise ValueError(f"{folder}: no such folder; {parent} has {hint}")
 
 
 def abbreviate(value: Any) -> str:
     """Return the repr of ``value``, cut to about 80 characters: a file may hold a megabyte there."""
     return SHORT_REPR.repr(value)
+
+
+def program_name() -> str:
+    """Return the command that started this program, as a shell finds it; from Python "attnbench"."""
+    path, name, module = sys.argv[0], "attnbench", ""
+    if Path(path).parts[-2:] == ("compare", "__main__.py"):
+        path, name, module = sys.executable, Path(sys.executable).name, " -m compare"
+    elif Path(path).stem != name:
+        return name
+    is_on_path = which(name) == os.path.abspath(path)
+    return (name if is_on_path else quote(os.path.relpath(path))) + module
 
 
 def first_line(error: Exception) -> str:

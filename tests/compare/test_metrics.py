@@ -15,7 +15,7 @@ from compare.experiment.compute_result import compute_figures, ensure_columns_of
 from compare.experiment.prepare import prepare_data
 from compare.report.html.page import result_table
 from compare.report.html.sections import methods
-from compare.report.table import load_table, render_table, write_views
+from compare.report.result_table import load_table, render_table, write_views
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, load_results, read_results, save_result, to_frame
 from compare.scoring import (

@@ -108,8 +108,8 @@ def test_languages_of_any_script_are_usual():
 def test_forms_are_those_of_the_text_and_of_the_training_set(tmp_path: Path):
     test = [(f"{src} &amp;", tgt.upper()) for src, tgt in made_up(300, seed=2)]
     sides = check(tmp_path, train=made_up(1_000), test=test).splits["test"].sides
-    assert sides["src"].forms[0].startswith("HTML entities in 300 of 300 lines, but in 0 of 1,000 ")
-    assert any(form.startswith("small letters in 0 of 300 lines") for form in sides["tgt"].forms)
+    assert str(sides["src"].forms[0]).startswith("HTML entities in 300 of 300 lines, but in 0 of 1,000 ")
+    assert any(str(form).startswith("small letters in 0 of 300 lines") for form in sides["tgt"].forms)
 
 
 def test_quantiles_are_those_of_the_sorted_lengths():

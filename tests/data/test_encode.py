@@ -316,11 +316,11 @@ def test_workers_end_with_their_parent(signum: int, tmp_path: Path) -> None:
 def test_a_text_in_another_script_is_unknown_to_any_vocabulary(kind: str):
     lines = [src for src, _ in made_up(200)]
     vocabulary = build_vocabulary(kind, lines, size=300)
-    assert describe_unknown(vocabulary.encode_all(lines), vocabulary, "test, en") == []
+    assert describe_unknown(lines, vocabulary.encode_all(lines), vocabulary, "test, en") == []
     other = [*lines[:150], *["Это другой текст"] * 50]
-    (message,) = describe_unknown(vocabulary.encode_all(other), vocabulary, "test, en")
+    (message,) = describe_unknown(other, vocabulary.encode_all(other), vocabulary, "test, en")
     assert message.startswith("test, en: ")
-    assert "in 50 of 200 lines" in message
+    assert "in 50 of 200 lines, are not in the vocabulary, such as Это, другой, текст:" in message
 
 
 def test_a_line_that_is_too_long_is_named():

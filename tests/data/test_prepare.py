@@ -308,7 +308,7 @@ def test_standard_input_is_read_once_for_both_passes(
         (["a.tsv", "--columns", "1,2", "--fields", "a,b"], ["use one of them"]),
         (["a.en", "a.de", "--langs", "en,../de"], ["--langs en,../de:"]),
         (["a.en", "a.de", "--langs", "de,en"], ["contradicts the names of the files", "en and de"]),
-        (["a.en", "a.de", "--drop-overlap"], ["--drop-overlap is for a folder"]),
+        (["a.en", "a.de", "--drop-overlap"], ["--drop-overlap needs a folder"]),
         (["a.en", "gone.de"], ["gone.de: no such file"]),
         (["."], ["expected train files in two languages, found none", "--langs"]),
         ([".", "--columns", "1,2"], ["is a folder", "are for files"]),

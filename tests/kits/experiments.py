@@ -13,7 +13,7 @@ from compare.analysis.summary import summarise
 from compare.attention.viewer import AttendedModel, AttendedSentence, AttentionViewer
 from compare.config.parse import load_experiment
 from compare.experiment.prepare import load_corpus
-from compare.report.table import render_views
+from compare.report.result_table import render_views
 from compare.results.run_folder import RunFolder
 from compare.results.store import (
     SUMMARY,
@@ -231,5 +231,5 @@ def renew_views(folder: Path) -> None:
         results = read_results(folder)
         with suppress(OSError):
             write_record(folder / SUMMARY, summarise(folder))
-        for name, text in render_views(results, stored_summary(folder, results)).items():
+        for name, text in render_views(folder, results, stored_summary(folder, results)).items():
             (folder / name).write_text(text, encoding="utf-8")

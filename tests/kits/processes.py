@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 IMPORTED = (
-    "compare.cli compare.experiment.run compare.report.html compare.report.plots compare.report.table "
+    "compare.cli compare.experiment.run compare.report.html compare.report.plots compare.report.result_table "
     "data.prepare torch._dynamo sacrebleu matplotlib.backends.backend_svg PIL.PngImagePlugin"
 )
 """Modules that commands import when they need them."""

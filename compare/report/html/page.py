@@ -19,6 +19,7 @@ from compare.analysis.similarity import NEAREST, nearest_row
 from compare.analysis.statistics import ALPHA, POWER, ScoredTestSet, aggregate_seeds
 from compare.attention.viewer import AttentionViewer, read_asset, render_page
 from compare.report.conditions import find_warnings, list_left_out
+from compare.report.html.examples import Sentence, attention_viewer, draw_numbers, draw_sentences
 from compare.report.html.sections import (
     Methods,
     Part,
@@ -29,8 +30,7 @@ from compare.report.html.sections import (
     methods,
     tuning_section,
 )
-from compare.report.html.sentences import Sentence, attention_viewer, draw_numbers, draw_sentences
-from compare.report.table import default_columns, find_summary
+from compare.report.result_table import default_columns, find_summary
 from compare.results.columns import (
     COLUMNS,
     INTERVALS,
@@ -39,8 +39,8 @@ from compare.results.columns import (
     bleu_interval_column,
     score_column,
 )
-from compare.results.store import Result, is_setting, refuse_writing
-from compare.results.table import UNKNOWN, Column, Table
+from compare.results.formatting import UNKNOWN, Column, Table
+from compare.results.store import Result, fill_model_settings, is_setting, refuse_writing
 from data.files import write_atomically
 
 logger = logging.getLogger(__name__)
@@ -52,14 +52,14 @@ def significance(comparisons: Sequence[Comparison]) -> Iterator[Part]:
     """Yield the rule for a win, and all comparisons."""
     yield (
         f"One model beats another if p < {ALPHA}, both have several seeds, and no run of either failed. The "
-        "p-value is that of Welch's t test over seeds, with the variance over test sentences added, after "
-        f"Holm's correction for all comparisons on this page ({len(comparisons)}). BLEU on "
-        f"{comparisons[0].test} decides; other scores and test sets are only shown."
+        "test is Welch's t test over seeds, to which the variance over test sentences is added. Holm's "
+        f"correction covers the {len(comparisons)} comparisons on this page. BLEU on {comparisons[0].test} "
+        "decides; other scores and test sets are only shown."
     )
     yield Table(
-        "Differences in BLEU between the means over seeds of two models, with 95% interval and p-value of "
-        "the test, and the p-value after Holm's correction. "
-        f"A true difference of the detectable size is found with {POWER:.0%} probability.",
+        "Differences in mean BLEU between two models, with the 95% interval and p-value of the test, and "
+        "the p-value after Holm's correction. A true difference of the detectable size would be significant "
+        f"with {POWER:.0%} probability.",
         [
             {
                 "model": comparison.first,
@@ -107,9 +107,14 @@ def result_table(
 
     Without texts, ``scored`` is empty, and without comparisons, ``comparisons``.
     """
-    means = {row["label"]: row for row in aggregate_seeds(finished, scored)}
+    folder, results = finished.folder, finished.results
+    means = {
+        row["label"]: row
+        for row in fill_model_settings((folder, row) for row in aggregate_seeds(finished, scored))
+    }
+    rows_of_runs = fill_model_settings((folder, result.flat()) for result in results)
     groups: dict[str, list[Result]] = {}
-    for result in finished.results:
+    for result in results:
         groups.setdefault(result.label, []).append(result)
     against = f"against {reference}"
     verdicts = compared_with(comparisons, reference)
@@ -118,12 +123,12 @@ def result_table(
         {
             **means.get(label, {}),
             "label": label,
-            "title": COLUMNS["label"].text({"label": label, "preset": results[0].preset}),
-            "status": _status(results),
+            "title": COLUMNS["label"].text({"label": label, "preset": of_label[0].preset}),
+            "status": _status(of_label),
             against: differences.get(label),
-            "runs": [{**result.flat(), "label": None} for result in results],
+            "runs": [{**row, "label": None} for row in rows_of_runs if row["label"] == label],
         }
-        for label, results in groups.items()
+        for label, of_label in groups.items()
     ]
     if not finished.no_texts:
         rows.append({**nearest_row(finished), "title": NEAREST, "status": "baseline", "runs": []})
@@ -228,7 +233,7 @@ def unknown(finished: FinishedExperiment) -> list[str]:
     notes = list_left_out([result.flat() for result in finished.results])
     if finished.no_texts:
         notes.append(
-            f"{finished.no_texts} Intervals, tests, analyses of texts, sentences and alignment are therefore "
+            f"{finished.no_texts} So intervals, tests, analyses of texts, sentences and alignment are "
             "not shown."
         )
     trained = finished.trained

@@ -34,8 +34,8 @@ from compare.report.drawing import REFERENCE_COLOR, Bar, bar_plot, draw
 from compare.report.figures import FIGURES
 from compare.report.plots import PLOTS
 from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS
+from compare.results.formatting import UNKNOWN, Row, Table, plain_column
 from compare.results.store import train_commands
-from compare.results.table import UNKNOWN, Row, Table, plain_column
 from compare.system.log import track
 from compare.system.messages import explain
 from compare.system.plugins import code_version
@@ -121,7 +121,7 @@ def _learning(finished: FinishedExperiment) -> Iterator[Part]:
 def _cost(finished: FinishedExperiment) -> Iterator[Part]:
     rows = cost_points(finished).rows
     if len(finished.budgets) < 2:
-        yield "The experiment has one budget: these are scores of the validation set during training."
+        yield "The experiment has one budget: these are validation scores during training."
     for name, title in FIGURES.items():
         if name.split("-")[0] == "cost":
             quality, _, cost = title.partition(" against ")
@@ -215,15 +215,18 @@ ANALYSES: dict[str, tuple[str, Callable[[FinishedExperiment], Iterator[Part]]]] 
 
 
 ERRORS = (
-    "Against the gold links of the test set (Och and Ney 2003), by the best head or mean of heads and the "
-    "best threshold, both chosen on validation; means over seeds. The diagonal needs no model."
+    "Alignment errors against the gold links of the test set (Och and Ney 2003), means over seeds. The head "
+    "(or mean of heads) and the threshold were chosen on the validation set. The diagonal needs no model."
 )
 ERROR_COLUMNS = ("label", "seed", "read", "method", "aer", "precision", "recall")
-HEADS = "On validation, by arg max, for every run; heads of different seeds are unrelated."
+HEADS = (
+    "Alignment errors on the validation set, by arg max, for every run. Heads of different seeds are "
+    "unrelated."
+)
 SPREAD = (
-    "Entropy of the weights that each target word of the test set gives to the source words: mean over all "
-    "heads, lowest head (narrowest) and highest (widest). Shares are of the logarithm of the source "
-    "length. Means over seeds."
+    "Entropy of the weights that target words give to source words on the test set, means over seeds: "
+    "mean over all heads, narrowest head and widest head. Shares are relative to the highest possible "
+    "entropy, the logarithm of the source length."
 )
 
 

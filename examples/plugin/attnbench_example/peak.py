@@ -6,7 +6,7 @@ import torch
 from matplotlib.figure import Figure
 from torch.nn.functional import normalize
 
-from compare.results.table import Table
+from compare.results.formatting import Table
 from compare.studies.study import Settings, StudyResult, at_most, near
 
 LENGTHS = (2, 5, 10, 20, 50)

@@ -42,9 +42,9 @@ from compare.analysis.statistics import (
     welch_test,
 )
 from compare.config.sections import ScoringConfig
+from compare.results.formatting import describe_p
 from compare.results.records import Likelihoods, LikelihoodSums, RawSpeed, Session, Timings
 from compare.results.store import write_record
-from compare.results.table import describe_p
 from compare.system.device import this_machine
 from compare.system.timer import Speed
 from data.text import read_lines
@@ -400,23 +400,22 @@ def two(folder: Path, slow: float = 55.0, **changes: Any) -> FinishedExperiment:
 @pytest.mark.parametrize(
     ("slow", "changes", "ratio"),
     [
-        (55.0, {}, "0.55 times as fast as Y (0.50 to 0.61)"),
-        (109.0, {}, "1.09 times as fast as Y (0.99 to 1.21; no difference is shown)"),
-        (123.0, {}, "1.23 times as fast as Y (1.12 to 1.37)"),
+        (55.0, {}, "Y {} 1.82 times as fast as X (1.64–2.00)."),
+        (109.0, {}, "Y {} 0.83–1.01 times as fast as X: no difference is shown."),
+        (123.0, {}, "X {} 1.23 times as fast as Y (1.12–1.37)."),
         (55.0, {"timed_together": "b2"}, None),
-        (55.0, {"cpu_share": 0.95}, "0.55 times as fast as Y (0.50 to 0.61)"),
-        (55.0, {"cpu_share": 0.95, "reference_share": 0.85}, "0.55 times as fast as Y (0.50 to 0.61)"),
+        (55.0, {"cpu_share": 0.95, "reference_share": 0.85}, "Y {} 1.82 times as fast as X (1.64–2.00)."),
     ],
 )
 def test_speeds_are_compared_round_by_round_in_each_phase(
     tmp_path: Path, slow: float, changes: dict[str, Any], ratio: str | None
 ):
-    over = "with the range over the rounds"
-    words = [f"X {verb} {ratio}, {over}." for verb in ("trains", "searches by beam") if ratio]
+    words = [ratio.format(verb) for verb in ("trains", "decodes by beam search") if ratio]
+    words[:1] = [f"{first} Brackets show the range over the timed rounds." for first in words[:1]]
     if "reference_share" in changes:
         words.append(
-            "The timings of these models, which took turns, were disturbed: the lowest share of the "
-            "processor or of the machine's best speed was 85%."
+            "These timings were disturbed: at the lowest, a model had 85% of the processor or of the "
+            "machine's best speed."
         )
     for comparison in (compared("X", "Y", 2.1), compared("Y", "X", -2.1)):
         first, *others = headlines(two(tmp_path, slow, **changes), [comparison])
@@ -458,12 +457,12 @@ def test_the_best_model_is_compared_with_every_other_by_kind_of_verdict(tmp_path
         "On test, c beats b by 20.0 BLEU (p = 0.003), 3 seeds each.",
         "On test, c is 0.20 BLEU ahead of e (p = 0.0005), alike within 1 BLEU.",
         "On test, d is within 1 BLEU of c: alike.",
-        "On test, a is 10.0 BLEU behind c: not significant. With these seeds a difference of about 12.3 "
+        "On test, a is behind c by 10.0 BLEU: not significant. With these seeds a difference of about 12.3 "
         f"{PROBABLY}.",
     ]
     two_seeds = [replace(pair, seeds=(2, 3)) for pair in pairs]
     assert headlines(finished, two_seeds)[-1].startswith(
-        "With two seeds, the test calls one of two equal models better in up to 6% of experiments"
+        "Two seeds make the test lenient. Of two equal models it calls one better in up to 6% of experiments"
     )
     one_seed = [replace(pair, seeds=(1, 1)) for pair in pairs]
     assert headlines(finished, one_seed)[0] == (
@@ -487,12 +486,22 @@ def test_the_model_of_the_plan_is_compared_with_those_above_and_below_it(tmp_pat
     ]
     unclear = [replace(pair, p=0.2, smallest=12.0) for pair in planned]
     assert headlines(replace(finished, runs=runs), unclear) == [
-        "On test, c is 10.0 BLEU ahead of a and b is 10.0 BLEU behind a: not significant. With these seeds a "
-        f"difference of about 12.0 {PROBABLY}.",
+        "On test, c is ahead of a by 10.0 BLEU; b is behind a by 10.0 BLEU: not significant. With these "
+        f"seeds a difference of about 12.0 {PROBABLY}.",
     ]
     unclear[0] = replace(unclear[0], smallest=150.0)
     assert headlines(replace(finished, runs=runs), unclear)[-1].endswith(
         f"With these seeds a difference of about 12.0 to more than 100 {PROBABLY}."
+    )
+
+
+def test_a_sentence_about_several_models_repeats_nothing(tmp_path: Path):
+    scores = dict(zip("abcd", (30.0, 20.0, 19.0, 18.0), strict=True))
+    finished = finished_of(tmp_path, {(label, 1): {"bleu": bleu} for label, bleu in scores.items()})
+    pairs = [compared(label, "a", -lead, p=0.2) for label, lead in (("b", 1.5), ("c", 2.5), ("d", 3.5))]
+    (sentence,) = headlines(finished, pairs)
+    assert sentence.startswith(
+        "On test, b is behind a by 1.5 BLEU, c by 2.5 BLEU and d by 3.5 BLEU: not significant. "
     )
 
 

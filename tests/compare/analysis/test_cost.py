@@ -23,7 +23,7 @@ from compare.analysis.cost import (
     time_to_quality,
 )
 from compare.analysis.statistics import FloatArray, Interval, holm_correction
-from compare.results.table import Row
+from compare.results.formatting import Row
 from tests.kits.experiments import make_finished, pairs
 
 BUDGETS = [1000, 2000, 4000, 8000]

@@ -9,7 +9,7 @@ from compare.analysis.finished_experiment import load_finished
 from compare.analysis.summary import summarise
 from compare.cli import main
 from compare.config.sections import QUICK_TRY
-from compare.report.table import find_summary, load_table
+from compare.report.result_table import find_summary, load_table
 from compare.results.store import load_results, of_budget, read_results
 from tests.kits.experiments import change_result, edit_text
 

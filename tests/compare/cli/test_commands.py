@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ import compare
 from compare.cli import main
 from compare.models.presets import PRESETS
 from compare.models.registry import build, forward_flops
+from compare.system.messages import program_name
 
 # --- what the commands print
 
@@ -48,7 +50,7 @@ def test_a_preset_is_taken_apart(capsys: pytest.CaptureFixture[str]):
 @pytest.mark.parametrize("command", ["table", "score", "data check"])
 def test_the_help_shows_no_type_of_python(command: str, capsys: pytest.CaptureFixture[str]):
     assert main([*command.split(), "--help"]) == 0
-    assert not re.search(r"list\[|\bNone\b", out := capsys.readouterr().out)
+    assert not re.search(r"list\[|\bNone\b| range>", out := capsys.readouterr().out)
     assert "<path>..." in out
 
 
@@ -56,6 +58,23 @@ def test_figures_and_columns_are_listed_without_torch():
     for command in (["plot", "--list"], ["table", "--list"]):
         code = f"import sys; from compare.cli import main; main({command}); sys.exit('torch' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_commands_to_copy_begin_with_the_program_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    python, script = tmp_path / "python", tmp_path / "attnbench"
+    for program in (python, script):
+        program.touch(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(python))
+    for started, on_path, expected in (
+        (script, True, "attnbench"),
+        (script, False, "attnbench"),  # relative to the working directory
+        ("/any/compare/__main__.py", True, "python -m compare"),
+        ("/any/pytest/__main__.py", True, "attnbench"),
+    ):
+        monkeypatch.setenv("PATH", str(tmp_path) if on_path else "")
+        monkeypatch.setattr(sys, "argv", [str(started)])
+        assert program_name() == expected
 
 
 # --- messages

@@ -174,6 +174,10 @@ def test_lists_make_one_model_per_combination(path: Path):
     assert {label: (found[label]["dropout"], found[label]["cell"]) for label in grid} == grid
     overridden = settings(path, "models.lstm.cell=gru", "models.*.dropout=[0.3,0.4]")
     assert list(overridden) == [f"{name}-dropout-{d}" for name in ("lstm", "big.1") for d in (0.3, 0.4)]
+    one = settings(path, "models.lstm-dropout-0.1-cell-gru.hidden_size=16")
+    assert [label for label, values in one.items() if values.get("hidden_size") == 16] == [
+        "lstm-dropout-0.1-cell-gru"
+    ]
 
 
 def test_what_is_written_is_read_back(path: Path):

@@ -22,7 +22,7 @@ from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run import run_experiment
 from compare.models.presets import PRESETS
 from compare.models.registry import ResolvedModel, build
-from compare.report.table import render_table
+from compare.report.result_table import render_table
 from compare.system.log import Reporter
 from tests.kits.common import first_run
 

@@ -15,7 +15,7 @@ from compare.config.resolve import resolve_models
 from compare.experiment import run as run_all
 from compare.experiment.folder import choose_models, locked_for_setup, open_run
 from compare.experiment.run import run_experiment
-from compare.report.table import refresh_views, write_views
+from compare.report.result_table import refresh_views, write_views
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
 from compare.system.locks import lock_folder

@@ -12,10 +12,10 @@ from compare import load_finished, score_tests
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.decoding.translator import Translation, Translator
+from compare.experiment import estimate
 from compare.experiment import run as run_all
 from compare.experiment.compute_result import unfinished_result
-from compare.experiment.dry_run import estimate_experiment
-from compare.experiment.run import run_experiment
+from compare.experiment.run import estimate_experiment, run_experiment
 from compare.results.records import read_speed
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results
@@ -208,11 +208,23 @@ def test_a_dry_run_checks_everything_and_writes_nothing(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_long_training_begins_with_its_duration(
+    tiny_toml: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    caplog.set_level("INFO")
+    for name in ("run_each", "time_all"):
+        monkeypatch.setattr(run_all, name, lambda *_: None)
+    for limit, announced in ((1e99, False), (0.0, True)):
+        monkeypatch.setattr(estimate, "LONG_FLOPS", limit)
+        run_experiment(load_experiment(tiny_toml), tmp_path / "run", Reporter())
+        assert ("2 runs: about " in caplog.text) == announced
+
+
 def test_an_estimate_counts_what_is_left_and_only_that(copy: Path, tiny_toml: Path):
     """A run that has ended, one that was stopped at update 40 of 90, and a new one."""
     before = files(copy)
-    estimates = estimate_experiment(load_experiment(tiny_toml), copy, timed=False)
-    assert [(run.name, run.train_s) for run in estimates] == [(name, None) for name in ROWS]
+    estimates = estimate_experiment(load_experiment(tiny_toml), copy)
+    assert [(run.name, run.train_s) for run in estimates] == [(name, 0) for name in ROWS]
     assert files(copy) == before
     (copy / ROWS[1] / "result.json").unlink()
     log = copy / ROWS[1] / "metrics.jsonl"

@@ -19,12 +19,13 @@ from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.decoding.search import LengthPenalty, length_penalties
 from compare.decoding.translator import Translator
+from compare.experiment import compute_result
 from compare.experiment import run_model as evaluation
-from compare.experiment.compute_result import quality_figures
+from compare.experiment.compute_result import NOTHING_IN_COMMON, quality_figures
 from compare.experiment.prepare import load_corpus, prepare_data
 from compare.experiment.run import run_experiment
 from compare.experiment.tune import TuningPlan, find_winners, tune_experiment
-from compare.report.table import write_views
+from compare.report.result_table import write_views
 from compare.results.records import read_selection
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results
@@ -78,6 +79,9 @@ def test_a_choice_at_the_upper_edge_is_warned_of(best: int, copy: Path, monkeypa
     assert chosen == LengthPenalty((0.0, 0.5, 4.0)[best], "wu")
     warnings = quality_figures(folder, corpus)["warnings"] or ""
     assert ("is the largest of the grid" in warnings) == (best == 2)
+    assert NOTHING_IN_COMMON not in warnings
+    monkeypatch.setattr(compute_result, "UNTRAINED", 101)
+    assert quality_figures(folder, corpus)["warnings"] == NOTHING_IN_COMMON  # nothing else of such a model
 
 
 def test_the_memory_of_a_training_that_another_process_began_is_unknown(copy: Path, tiny_toml: Path):

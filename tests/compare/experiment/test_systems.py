@@ -9,7 +9,7 @@ import pytest
 import compare
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.experiment.dry_run import estimate_experiment
+from compare.experiment.run import estimate_experiment
 from compare.report.plots import draw_plots
 from compare.report.publish import source_note
 from compare.results.run_folder import RunFolder
@@ -47,7 +47,7 @@ def test_what_is_no_row_is_refused_before_training(
 ):
     path = experiment(tiny_toml, tmp_path, row, lines)
     with pytest.raises((ValueError, OSError)) as caught:
-        estimate_experiment(load_experiment(path), tmp_path / "run", timed=False)
+        estimate_experiment(load_experiment(path), tmp_path / "run")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 

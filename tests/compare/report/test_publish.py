@@ -15,7 +15,7 @@ from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models
 from compare.report.publish import publish_experiment
-from compare.report.table import find_summary
+from compare.report.result_table import find_summary
 from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import (
     of_budget,

@@ -28,10 +28,10 @@ from compare.config.resolve import resolve_models
 from compare.config.sections import ScoringConfig
 from compare.experiment.tune import TrialResult, write_trials
 from compare.report.drawing import Bar, bar_plot
-from compare.report.html import page, sections, sentences
+from compare.report.html import examples, page, sections
+from compare.report.html.examples import attention_viewer, differences, draw_numbers
 from compare.report.html.page import ReportContent, describe_verdict, gather_content
 from compare.report.html.sections import Section, embed_figure, tuning_section
-from compare.report.html.sentences import attention_viewer, differences, draw_numbers
 from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import read_result
 from data.corpus import Pairs
@@ -92,7 +92,7 @@ def test_models_are_set_against_the_best_or_the_baseline(content: ReportContent,
     assert against["transformer"] == "itself"
     assert against["lstm"].startswith("−")
     assert content.summary[0].startswith("On test, rnn is ")
-    assert " BLEU behind transformer: not significant. With these seeds " in content.summary[0]
+    assert " is behind transformer by " in content.summary[0]
     finished = load_finished(made)
     assert choose_reference(finished) == "transformer"
     for baseline, reference in (("lstm", "lstm"), ("not-finished", "transformer")):
@@ -136,7 +136,7 @@ def test_every_comparison_is_listed(content: ReportContent, experiment: Finished
     assert rows == [(comparison.first, comparison.second, comparison.verdict) for comparison in expected]
     low, high = expected[0].interval
     assert details.rows[0]["95% interval"] == f"{low:.2f} to {high:.2f}"
-    assert f"all comparisons on this page ({len(expected)})" in significance.notes[0]
+    assert f"the {len(expected)} comparisons on this page" in significance.notes[0]
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -262,7 +262,7 @@ def test_the_experiment_of_fine_tuned_runs_starts_from_that_of_their_first_weigh
 
 def test_sentences_are_drawn_by_the_seed_and_hold_every_model(experiment: FinishedExperiment):
     assert draw_numbers(1000, 1) == draw_numbers(1000, 1) != draw_numbers(1000, 2)
-    drawn = sentences.draw_sentences(experiment, 1)
+    drawn = examples.draw_sentences(experiment, 1)
     assert Counter(sentence.test for sentence in drawn) == {"test": 20, "test_long": 20}
     for sentence in drawn:
         index, pairs = sentence.number - 1, experiment.corpus.splits[sentence.test]
@@ -302,7 +302,7 @@ def test_the_viewer_holds_every_head_in_hundredths(finished: Path, monkeypatch):
     assert [sentence.number for sentence in viewer.sentences] == [1, 4, 6]
     assert [sentence.tgt for sentence in viewer.sentences] == [pairs[number].tgt_words for number in NUMBERS]
     sizes = [len(json.dumps(sentence.weights, separators=(",", ":"))) for sentence in viewer.sentences]
-    monkeypatch.setattr(sentences, "MOST_BYTES", sizes[0] + sizes[1])
+    monkeypatch.setattr(examples, "MOST_BYTES", sizes[0] + sizes[1])
     assert len(attention_viewer(trained, NUMBERS, {}).sentences) == 2
 
 

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from compare.report.render import table_text
+from compare.report.table_formats import table_text
 from compare.results.columns import (
     COLUMNS,
     FIGURES,

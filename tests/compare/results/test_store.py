@@ -11,6 +11,7 @@ import pytest
 
 from compare.results.store import (
     Result,
+    fill_model_settings,
     load_results,
     of_budget,
     read_result,
@@ -176,3 +177,15 @@ def test_further_test_sets_become_columns():
 def test_a_test_set_cannot_take_the_place_of_a_field():
     with pytest.raises(ValueError, match="already exists: rename the test set"):
         to_frame([replace(DONE, tests={"signature": {"bleu": 1.0}})])
+
+
+def test_settings_that_only_some_models_change_are_those_of_the_presets(tmp_path: Path):
+    """A model may have no such setting, and a mean has no seed."""
+    models = {"a": "dropout = 0.5", "b": "dropout = 0.3\nnum_heads = 4", "c": ""}
+    for label, settings in models.items():
+        (tmp_path / f"{label}-seed2").mkdir()
+        (tmp_path / f"{label}-seed2/config.toml").write_text(f"[[models]]\n{settings}\n", encoding="utf-8")
+    rows = [{"label": "a", "model.dropout": 0.5}, {"label": "b", "model.num_heads": 4}, {"label": "c"}]
+    filled = fill_model_settings((tmp_path, row) for row in rows)
+    assert [row.get("model.dropout") for row in filled] == [0.5, 0.3, None]
+    assert [row.get("model.num_heads") for row in filled] == [None, 4, None]

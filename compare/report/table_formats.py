@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
-from compare.results.table import Table, listing
+from compare.results.formatting import Table, listing
 from data.text import visible
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def terminal(table: Table, width: int) -> str:
         colalign=_align(left[:fitting]),
         maxcolwidths=[*[None] * (fitting - 1), rest],
     )
-    warnings = [f"! {warning.removeprefix('Warning: ')}" for warning in table.warnings]
+    warnings = [f"! {warning.removeprefix('Warning: ').removeprefix('Note: ')}" for warning in table.warnings]
     parts = [
         "\n".join(textwrap.fill(line, width, subsequent_indent="  ", break_on_hyphens=False) for line in part)
         for part in (table.outcome, [*warnings, *table.conditions])
@@ -136,7 +136,7 @@ def fill_page(template: Path, **values: object) -> str:
 
 
 LATEX = r"""%% \input this file; the preamble needs \usepackage{booktabs}
-\begin{table}
+%s\begin{table}
 \centering
 \caption{%s}
 \label{tab:%s}
@@ -168,7 +168,7 @@ SIGNS = str.maketrans(
 
 
 def latex(table: Table, experiments: Sequence[str] = (), caption: str = "") -> str:
-    r"""Format a floating table with booktabs, that a document can \\input, with notes below.
+    r"""Format a floating table with booktabs, that a document can \\input, with conditions and warnings.
 
     The names of ``experiments`` make the label and, by default, the caption.
     """
@@ -177,10 +177,11 @@ def latex(table: Table, experiments: Sequence[str] = (), caption: str = "") -> s
         " & ".join(_one_line(text).translate(SIGNS) for text in line)
         for line in (table.headings, *table.cells)
     )
-    notes = [*table.outcome, *table.conditions, *table.warnings]
+    outcome = "".join(f"% {_one_line(line)}\n" for line in table.outcome)  # too long for a page
+    notes = [*table.conditions, *table.warnings]
     text = "; ".join(_one_line(note).removesuffix(".").translate(SIGNS) for note in notes)
     below = f"\\par\\smallskip\n\\parbox{{\\linewidth}}{{{text}}}\n" if notes else ""
     title = caption or f"Results{' of ' if experiments else ''}{', '.join(experiments)}."
     label = re.sub("[^a-z0-9]+", "-", "-".join(experiments).lower()).strip("-") or "results"
     body = "\n".join(f"{line} \\\\" for line in lines)
-    return LATEX % (_one_line(title).translate(SIGNS), label, alignment, headings, body, below)
+    return LATEX % (outcome, _one_line(title).translate(SIGNS), label, alignment, headings, body, below)

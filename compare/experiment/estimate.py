@@ -1,24 +1,19 @@
-"""Dry run and estimate of the cost of an experiment; nothing is written."""
+"""Estimate of the time and memory that runs take, by some updates of each model."""
 
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
 from math import ceil
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import torch
 
 from compare.config.resolve import Run
-from compare.config.sections import Experiment
-from compare.experiment.folder import PlannedRun, open_runs
-from compare.experiment.launch import Launch
-from compare.experiment.prepare import PreparedData, prepare_data
-from compare.experiment.run import check_with_data, match_models, plan_models
+from compare.experiment.folder import PlannedRun
+from compare.experiment.prepare import PreparedData
 from compare.experiment.timing import TrainingWork, first_updates, timing_seconds
 from compare.models.registry import build, build_meta_model, count_weights, training_bytes
-from compare.system.device import set_numerics, tune_cpu
+from compare.system.device import set_numerics
+from compare.system.log import format_duration
 from compare.system.messages import is_out_of_memory
 from compare.system.timer import best_of
 from compare.training.log import read_metrics
@@ -51,35 +46,29 @@ class RunEstimate:
     """Widths before and after matching."""
 
 
-def estimate_experiment(
-    experiment: Experiment,
-    folder: str | Path,
-    *,
-    seeds: Sequence[int] = (),
-    only: Sequence[str] = (),
-    context: str = "config",
-    launch: Launch | None = None,
-    tests: bool = True,
-    timed: bool = True,
-) -> list[RunEstimate]:
-    """Check what ``run_experiment`` would do, with its arguments and errors, without writing any file.
+LONG_FLOPS = 1e11
+"""Work of training below which its duration is not worth an estimate: about ten seconds of a core."""
 
-    Without ``timed``, training times are unknown.
-    """
-    folder, seeds = Path(folder), seeds or experiment.seeds
-    tune_cpu(batch_tokens=experiment.train.batch_tokens)
-    models = plan_models(experiment, folder, context, launch)
-    with TemporaryDirectory() as encoded:
-        prepare = cache(partial(prepare_data, models[0], Path(encoded), tests=tests))
-        runs = open_runs(match_models(models, prepare), folder, seeds, only)
-        prepared = prepare()
-        check_with_data(runs, prepared, folder, experiment.systems if tests else ())
-        by_label = {run.run.label: run.run for run in runs}
-        for label, run in by_label.items():
-            for warning in run.warnings:
-                logger.warning(f"{label}: {warning}")
-        seconds = {label: _seconds_per_update(run, prepared) for label, run in by_label.items() if timed}
-        return [_estimate(run, prepared, seconds.get(run.run.label)) for run in runs]
+
+def log_duration(runs: Sequence[PlannedRun], prepared: PreparedData) -> None:
+    """Log about how long the training that is left takes, by some updates of each model."""
+    left = [run for run in runs if not run.has_ended]
+    work = (run.run.train.max_updates * _flops_per_update(run.run, prepared) for run in left)
+    if sum(work) < LONG_FLOPS:
+        return
+    times = [estimate.train_s for estimate in estimate_runs(left, prepared)]
+    if None not in times:
+        logger.info(
+            f"{len(left)} runs: about {format_duration(sum(filter(None, times)))} of training, one after the "
+            "other; validation, translation of the test sets and timing take more"
+        )
+
+
+def estimate_runs(runs: Sequence[PlannedRun], prepared: PreparedData) -> list[RunEstimate]:
+    """Estimate each run; some updates of its model are timed."""
+    by_label = {planned.run.label: planned.run for planned in runs}
+    seconds = {label: _seconds_per_update(run, prepared) for label, run in by_label.items()}
+    return [_estimate(planned, prepared, seconds[planned.run.label]) for planned in runs]
 
 
 def _estimate(planned: PlannedRun, prepared: PreparedData, per_update: float | None) -> RunEstimate:
@@ -109,10 +98,8 @@ def _seconds_per_update(run: Run, prepared: PreparedData) -> float | None:
     device = torch.device(run.train.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         return None
-    flops = prepared.training_flops(run.model.architecture, run.regularization.passes)
-    counts = prepared.stream.token_counts(1)
     part_flops = PART_FLOPS.get(device.type, PART_FLOPS["cuda"])
-    parts = max(run.train.accumulate, ceil(flops * float(counts.sum()) / len(counts) / part_flops))
+    parts = max(run.train.accumulate, ceil(_flops_per_update(run, prepared) / part_flops))
     (batch,) = first_updates(prepared.stream, 1, parts)
     try:
         with torch.random.fork_rng(devices=[]):
@@ -123,3 +110,9 @@ def _seconds_per_update(run: Run, prepared: PreparedData) -> float | None:
         if not is_out_of_memory(error):
             raise
         return None
+
+
+def _flops_per_update(run: Run, prepared: PreparedData) -> float:
+    counts = prepared.stream.token_counts(1)
+    flops = prepared.training_flops(run.model.architecture, run.regularization.passes)
+    return flops * float(counts.sum()) / len(counts)

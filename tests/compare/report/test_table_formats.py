@@ -5,8 +5,8 @@ import math
 import pytest
 
 from compare.analysis.seeds import describe_seeds
-from compare.report.render import table_text
-from compare.results.table import format_number
+from compare.report.table_formats import table_text
+from compare.results.formatting import format_number
 
 
 @pytest.mark.parametrize(

@@ -1,28 +1,21 @@
-"""The result table: columns and notes, forms, shapes (runs, means over seeds), files of an experiment."""
+"""The table of results: columns and notes, forms, shapes (runs, means over seeds), files of an experiment."""
 
 import logging
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
-from compare.analysis.seeds import describe_seeds
-from compare.config.sections import EXTERNAL
 from compare.report.conditions import (
-    describe_ends,
-    describe_models,
     distinct,
     find_warnings,
     list_conditions,
     list_left_out,
     metric_heading,
-    name_models,
     signature_columns,
 )
-from compare.report.render import csv_text, latex, markdown, terminal
+from compare.report.table_formats import csv_text, latex, markdown
 from compare.results.columns import (
     COLUMNS,
     INTERVALS,
@@ -41,11 +34,13 @@ from compare.results.columns import (
     varied_settings,
     with_scores,
 )
+from compare.results.formatting import GROUPS, UNKNOWN, Column, Row, Table
 from compare.results.store import (
     SUMMARY,
     Result,
     Summary,
     experiment_names,
+    fill_model_settings,
     fill_settings,
     has_means,
     is_setting,
@@ -60,7 +55,6 @@ from compare.results.store import (
     write_protection,
     write_record,
 )
-from compare.results.table import GROUPS, UNKNOWN, Column, Row, Table
 from compare.scoring import METRICS
 from compare.system.locks import Locked, lock_folder
 from compare.system.plugins import plugin_problem
@@ -119,7 +113,7 @@ def _are_means(rows: Sequence[Row]) -> bool:
 
 
 def _concerns(condition: str, columns: Iterable[Column]) -> bool:
-    if condition in ("Presets", "Changed by the budget", "Models of one label"):
+    if condition in ("Presets", "Changed by the budget"):
         return any(column.name == "label" for column in columns)
     if condition in ("Hardware", "Speeds"):
         return any(column.group == "speed" for column in columns)
@@ -207,7 +201,7 @@ def render_table(
         caption: of a LaTeX table; by default the names of the experiments.
         runs: all runs, where ``rows`` has one row for several of them: conditions and warnings below the
             table are then those of the runs, and name the ones that failed or have not ended.
-        outcome: sentences above a Markdown table, or first in the note of a LaTeX table.
+        outcome: sentences above a Markdown table, or comments above a LaTeX table.
 
     Returns:
         The table as text.
@@ -245,7 +239,9 @@ def render_table(
     if form == "latex" and columns is None and not are_language_models(shown):
         interval = ["combined [95%]"] if _are_means(shown) else []
         which = [name for name in ("experiment", "seed") if len(distinct(shown, name)) > 1]
-        columns = ["model", *which, "BLEU" if interval else "BLEU [95%]", *interval, "chrF", "train tokens/s"]
+        varied = varied_settings(shown, within_preset=True)
+        scores = ["BLEU" if interval else "BLEU [95%]", *interval, "chrF", "train tokens/s"]
+        columns = ["model", *which, *varied, *scores]
     table = result_table(shown, columns, frame_rows(all_runs), outcome)
     return markdown(table) if form == "markdown" else latex(table, names, caption)
 
@@ -316,17 +312,15 @@ def load_table(
         return load_results(*as_paths(folders), budget=budget)
     import pandas as pd
 
-    frames = []
+    rows = []
     for folder, name in experiment_names(as_paths(folders)).items():
         results = read_results(folder)
         budgets = dict.fromkeys(run.budget for run in results if run.status == "done")
         chosen = sorted(filter(None, budgets)) if budget == "all" else [budget]
         for one in chosen or [None]:
             means = find_summary(folder, of_budget(results, one), data_root).means
-            frame = pd.DataFrame(fill_settings(means))
-            frame.insert(0, "experiment", name)
-            frames.append(frame)
-    return pd.concat(frames, ignore_index=True)
+            rows += [(folder, {"experiment": name, **row}) for row in means]
+    return pd.DataFrame(fill_settings(fill_model_settings(rows)))
 
 
 def default_shape(folders: Sequence[Path], budget: Budget = None) -> str:
@@ -373,7 +367,7 @@ def find_summary(folder: Path, results: Sequence[Result], data_root: str = "") -
 LINES = "results.jsonl"
 
 
-def render_views(results: Sequence[Result], summary: Summary | None) -> dict[str, str]:
+def render_views(folder: Path, results: Sequence[Result], summary: Summary | None) -> dict[str, str]:
     """Render the files of an experiment that only repeat its results; returns their contents by name."""
     import pandas as pd
 
@@ -382,7 +376,8 @@ def render_views(results: Sequence[Result], summary: Summary | None) -> dict[str
     outcome = summary.outcome if summary is not None else ()
     shown = of_budget(results)
     if summary is not None and has_means(shown):
-        tables["table.md"] = render_table(pd.DataFrame(summary.means), runs=shown, outcome=outcome)
+        means = fill_model_settings((folder, row) for row in summary.means)
+        tables["table.md"] = render_table(pd.DataFrame(means), runs=shown, outcome=outcome)
     else:
         tables["table.md"] = render_table(shown, outcome=outcome)
     return {**tables, LINES: to_json_lines(results)}
@@ -425,133 +420,6 @@ def _write(folder: Path, results: Sequence[Result], *, only_known: bool = False)
     if any(result.status == "done" for result in results):
         logger.info("means over seeds, and tests of differences")
         summary = find_summary(folder, of_budget(results))
-    for name, text in render_views(results, summary).items():
+    for name, text in render_views(folder, results, summary).items():
         if not only_known or (folder / name).is_file():
             write_atomically(folder / name, text)
-
-
-# The view for a terminal: columns that fit its width, outcome, warnings, the next step.
-
-
-def show_experiment(
-    folder: Path,
-    *,
-    width: int,
-    only: Collection[str] = (),
-    data_root: str = "",
-    closing: bool = False,
-    budget: int | None = None,
-) -> str:
-    """Format the results of an experiment for a terminal: means if models have several seeds.
-
-    With ``closing``, the next command is left out, since ``show_closing`` follows.
-    """
-    results = of_budget(read_results(folder), budget)
-    shown = [result.flat() for result in results if not only or result.label in only]
-    problems = [problem for result in results if (problem := plugin_problem(folder / result.run))]
-    if problems or not any(result.status == "done" for result in results):
-        return terminal(
-            screen_table(shown, shown, [f"no means: {problem}" for problem in problems[:1]]), width
-        )
-    summary = find_summary(folder, results, data_root)
-    rows = [row for row in summary.means if not only or row["label"] in only]
-    outcome = [] if only and set(only) != {result.label for result in results} else summary.outcome
-    table = screen_table(rows if has_means(results) else shown, shown, outcome)
-    path, has_file = quote(str(folder)), (folder / "table.md").is_file()
-    text = terminal(table, width) + _more(f"{folder}/table.md" if has_file else f"{TABLE} {path}")
-    out = " --out report.html" if write_protection(folder) else ""
-    return text if closing else f"{text}next:\n  attnbench report {path}{out}\n"
-
-
-def show_experiments(
-    folders: Sequence[Path], *, width: int, data_root: str = "", budget: Budget = None
-) -> str:
-    """Show several experiments, budgets or single runs in one table."""
-    shape = default_shape(folders, budget)
-    rows = frame_rows(load_table(folders, shape, data_root=data_root, budget=budget))
-    runs = frame_rows(load_results(*folders, budget=budget))
-    paths = " ".join(quote(str(folder)) for folder in folders)
-    return terminal(screen_table(rows, runs), width) + _more(f"{TABLE} {paths}")
-
-
-TABLE = "attnbench table --columns all"
-
-
-def _more(where: str) -> str:
-    return f"\nmore columns and conditions:\n  {where}\n"
-
-
-def screen_table(rows: Sequence[Row], runs: Sequence[Row], outcome: Sequence[str] = ()) -> Table:
-    """Make the table for a terminal, sorted by quality, the most important columns first.
-
-    The ``rows`` stand for ``runs``; ``outcome`` has lines above the table.
-    """
-    ended = [run for run in runs if run["status"] == "done"]
-    ordered = sorted(fill_settings(rows), key=lambda row: -(row.get(PRIMARY) or -1.0))
-    if are_language_models(ended or rows):
-        ordered = sorted(ordered, key=lambda row: row.get("perplexity") or float("inf"))
-    ordered.sort(key=lambda row: row.get("budget") or 0)
-    models = [f"{name}: {'; '.join(texts)}." for name, texts in describe_models(ended).items() if texts]
-    return Table(
-        "",
-        ordered,
-        layout=_screen_columns(ordered),
-        outcome=outcome,
-        conditions=[line for line in (*models, _shared(ended)) if line],
-        warnings=[*list_left_out(runs), *find_warnings(ended)],
-    )
-
-
-def _screen_columns(rows: Sequence[Row]) -> list[Column]:
-    if "seeds" in rows[0]:
-        primary = [score_column(PRIMARY), bleu_interval_column("combined")]
-    else:
-        primary = [COLUMNS["seed"], bleu_and_interval_column()]
-        primary = primary[len({row.get("seed") for row in rows}) == 1 :]
-    columns = [COLUMNS["label"], *primary]
-    if len({row.get("experiment") for row in rows}) > 1:
-        columns.insert(1, COLUMNS["experiment"])
-    if any(row.get("status", "done") != "done" for row in rows):
-        columns.insert(1, COLUMNS["status"])
-    if len({row.get("budget") for row in rows}) > 1:
-        columns.insert(0, COLUMNS["budget"])
-    columns += [replace(score_column(PRIMARY, test), title=test) for test in further_tests(rows[0])]
-    columns += [COLUMNS["perplexity"] if are_language_models(rows) else _bare(score_column("chrf"))]
-    columns += [
-        _bare(COLUMNS["train_tokens_per_s"], "train tok/s"),
-        _bare(COLUMNS["beam_sentences_per_s"], "sent/s"),
-        _bare(COLUMNS["train_s"], "min"),
-        _bare(COLUMNS["params"], "params", "M"),
-    ]
-    columns += map(setting_column, varied_settings(rows))
-    return [column for column in columns if any(column.text(row) != UNKNOWN for row in rows)]
-
-
-def _bare(column: Column, heading: str = "", suffix: str = "") -> Column:
-    """Return a column of bare values, without deviation and spread; large ones in thousands, "16.6k"."""
-
-    def text(row: Mapping[str, Any]) -> str:
-        value = row.get(column.name)
-        if value is not None and not column.unit and value >= 10_000:
-            return f"{value / 1000:,.1f}k"
-        return UNKNOWN if value is None else column.text({column.name: value}) + suffix
-
-    return Column(column.name, heading or column.heading, cell=text)
-
-
-def _shared(runs: Sequence[Row]) -> str:
-    updates, threads = (distinct(runs, name) for name in ("updates", "threads"))
-    on_gpu = any("gpu" in device.lower() or "nvidia" in device.lower() for device in distinct(runs, "device"))
-    trained = [run for run in runs if run.get("preset") != EXTERNAL]
-    parts = [describe_seeds(zip(name_models(trained), (run["seed"] for run in trained), strict=True))]
-    parts += [f"equal {quantity}" for quantity in distinct(runs, "matched")]
-    parts += [f"{int(updates[0]):,} updates"] if len(updates) == 1 else []
-    parts += [end for end in describe_ends(runs) if end.startswith("stopped")]
-    parts += ["fine-tuned from the weights of other runs"] if distinct(runs, "init_hash") else []
-    parts += [
-        f"the first {cut} sentences of each test set" for cut in distinct(runs, "data.max_test") if cut != "0"
-    ]
-    plural = "s" if threads != ["1"] else ""
-    is_of_training = len(threads) == 1 and not on_gpu and not distinct(runs, "trained_on")
-    parts += [f"{threads[0]} CPU thread{plural}"] if is_of_training else []
-    return ", ".join(part for part in parts if part) + "." if any(parts) else ""

@@ -17,12 +17,13 @@ from compare.cli import main
 from compare.report.conditions import (
     describe_ends,
     describe_models,
-    describe_namesakes,
     find_warnings,
 )
-from compare.report.render import latex
-from compare.report.table import FORMS, find_summary, load_table, render_table
+from compare.report.result_table import FORMS, find_summary, load_table, render_table
+from compare.report.screen import screen_table
+from compare.report.table_formats import latex
 from compare.results.columns import COLUMNS
+from compare.results.formatting import Column, Table
 from compare.results.store import (
     NO_INTERVALS,
     SUMMARY,
@@ -34,7 +35,6 @@ from compare.results.store import (
     to_frame,
     write_record,
 )
-from compare.results.table import Column, Table
 from compare.scoring import METRICS
 
 SIGNATURE = "nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
@@ -95,7 +95,7 @@ def test_markdown_shows_what_people_compare():
         f"BLEU: {SIGNATURE}",
         "Hardware: Some CPU, torch 2.13.0, 2 threads, 4 cores, 2,600 MHz",
         "Precision: training bf16, decoding fp32",
-        "Speeds: median of repeats (lowest–highest), models took turns, one seed per model, "
+        "Speeds: median of repeats (lowest–highest), with one seed of each model, in turn, "
         "CPU share at least 97%",
         "Settings: train.batch_tokens 4096, train.label_smoothing 0.1, train.clip_norm 1.0, "
         "decode.beam_size 4, decode.max_ratio 2.0",
@@ -159,7 +159,7 @@ DISTURBED = [changed(cpu_share=0.5), changed(cpu_share=0.99), changed(label="gru
 ALONE = "these rows were not timed together, so their speeds do not compare"
 WARNINGS = [
     ([changed(length_ratio=0.97), changed(length_ratio=1.03)], ""),
-    (LONG, "1 of 2 length ratios outside 0.97 to 1.03, which changes BLEU; worst lstm seed 1, 1.250"),
+    (LONG, "1 of 2 length ratios are outside 0.97 to 1.03, which lowers BLEU; worst: lstm seed 1, 1.250"),
     (
         [
             changed(
@@ -167,7 +167,7 @@ WARNINGS = [
                 tests={"long": SCORES | {"length_ratio": 0.5}},
             )
         ],
-        "1 of 1 length ratios outside 0.97 to 1.03, which changes BLEU; worst lstm long, 0.500",
+        "1 of 1 length ratios are outside 0.97 to 1.03, which lowers BLEU; worst: lstm long, 0.500",
     ),
     (
         [DONE, changed(data_hash="other")],
@@ -188,11 +188,11 @@ WARNINGS = [
     ([DONE, changed(label="gru", timed_together="b2")], ALONE),
     ([changed(timed_together=None), changed(label="gru", timed_together=None)], ALONE),
     ([changed(timed_together=None), UNFINISHED], ""),  # nothing to compare with
-    (DISTURBED, "disturbed timings, with too small a share of the processor: lstm 50%, gru 89%"),
-    ([changed(reference_share=0.8)], "disturbed timings, below the machine's best: lstm 80%"),
+    (DISTURBED, "timings disturbed by other programs; shares of the processor: lstm 50%, gru 89%"),
+    ([changed(reference_share=0.8)], "timings while the machine was slower than at its best: lstm 80%"),
     (
         [changed(width_multiple=16), changed(label="narrow", width_multiple=4)],
-        "widths that are not multiples of 8, which can cost speed: narrow",
+        "widths are not multiples of 8, which can cost speed: narrow",
     ),
     ([changed(warnings="de: cut")] * 2, "de: cut"),
     ([DONE, changed(seed=2, warnings="a\nb")], "a (lstm seed 2)Warning: b (lstm seed 2)"),
@@ -202,7 +202,7 @@ WARNINGS = [
 @pytest.mark.parametrize(("rows", "expected"), WARNINGS)
 def test_what_does_not_compare_is_warned_of(rows: list[Result], expected: str):
     notes = parts(render_table(rows))[1]
-    kind = "Note" if expected.startswith("disturbed") else "Warning"
+    kind = "Note" if expected.startswith("timings") else "Warning"
     assert "".join(note for note in notes if note.startswith(("Warning", "Note"))) == (
         expected and f"{kind}: {expected}"
     )
@@ -213,6 +213,8 @@ def test_the_preset_of_another_label_and_the_outcome_are_shown():
     assert text.startswith("- lstm beats small.\n\n| model")
     assert "\n- Presets: small: lstm\n" in text
     assert "Presets" not in render_table([DONE])
+    latex = render_table([DONE], "latex", outcome=["lstm beats\nsmall."])
+    assert "\n% lstm beats small.\n\\begin{table}" in latex
 
 
 def test_settings_that_differ_are_named():
@@ -235,6 +237,8 @@ def test_settings_of_models_are_columns_where_rows_of_a_preset_differ():
     rows = rows_of(changed(settings=wide), changed(label="b", settings=plain | {"model.tie": "all"}))
     assert [row["model.d_model"] for row in rows] == ["512", "–"]
     assert "model.tie" not in rows[0]
+    latex = render_table([changed(settings=wide), changed(label="b", settings=plain)], "latex")
+    assert r"model & model.d\_model & model.tie & BLEU {[}95\%]" in latex
 
 
 def test_models_of_one_label_in_two_experiments_are_told_apart():
@@ -243,7 +247,7 @@ def test_models_of_one_label_in_two_experiments_are_told_apart():
         {"label": "a", "experiment": "long", "stopped_by": "patience", "preset": "gru"},
     ]
     assert find_warnings(rows) == [
-        "Warning: widths that are not multiples of 8, which can cost speed: a short",
+        "Warning: widths are not multiples of 8, which can cost speed: a short",
     ]
     assert describe_ends(rows) == [
         "all updates used (a short)",
@@ -276,7 +280,7 @@ def test_notes_of_means_are_those_of_the_runs():
     for text in (
         "batches 1, batches 2",
         "- Warning: runs that failed or have not ended: a seed 3 (failed: loss became NaN at update 37)\n",
-        "2 of 2 length ratios outside 0.97 to 1.03, which changes BLEU; worst a seed 1, 0.900",
+        "2 of 2 length ratios are outside 0.97 to 1.03, which lowers BLEU; worst: a seed 1, 0.900",
         "- Training: all updates used (a (1 of 2 seeds)), "
         "stopped by patience, as validation no longer improved (a (1 of 2 seeds))\n",
         "quarter gained 0.5 validation BLEU or more): a (1 of 2 seeds)",
@@ -433,11 +437,13 @@ def test_columns_and_latex_of_the_command(rows: Path, capsys: pytest.CaptureFixt
 
 
 def test_models_of_one_label_are_told_apart_by_their_settings():
+    """On a screen the few settings in which models of a preset differ stand before other columns."""
     gru = SETTINGS | {"model.cell": "gru", "train.ema": 0.9}
     rows = [
         {"experiment": name} | changed(label=label, settings=settings).flat()
         for name, label, settings in (("a", "x", SETTINGS), ("b", "x", gru), ("b", "y", gru))
     ]
-    assert describe_namesakes(rows) == ["x a: train.ema 0.0", "x b: cell gru, train.ema 0.9"]
+    headings = screen_table(rows, rows).headings
+    assert headings.index("cell") < headings.index("chrF") < headings.index("train.ema")
     assert "model.cell" in render_table([changed(settings=gru), DONE], columns=["model", "cell"])
     assert "fine-tuned from weights abc" in render_table([changed(init_hash="abc")])
