@@ -217,7 +217,7 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
     As products of complex numbers this takes a quarter of the time, with its gradient, of the products and
     sums of their parts (fp32 and bf16, one thread).
     """
-    pairs = x.to(rotation.real.dtype).view(*x.shape[:-1], -1, 2)
+    pairs = x.to(rotation.real.dtype).contiguous().view(*x.shape[:-1], -1, 2)
     turned = torch.view_as_real(torch.view_as_complex(pairs) * rotation)
     return turned.flatten(-2).to(x.dtype)
 

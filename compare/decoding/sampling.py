@@ -71,15 +71,14 @@ def sample(
     device, synchronous, steps = src.device, is_synchronous(src.device), int(limits.max()) + 1
     draws = _uniforms(src, src_mask, sampling.seed, number, steps, repeats).to(device)
     rows, limits = torch.arange(src.size(0), device=device), limits.to(device)
-    is_open = torch.ones(
-        src.size(0), number, dtype=torch.bool, device=device
-    )  # one row per entry of ``rows``
-    drawn = torch.zeros(src.size(0), number, steps, dtype=torch.long, device=device)
-    lengths = torch.zeros(src.size(0), number, dtype=torch.long, device=device)
-    scores = torch.zeros(src.size(0), number, dtype=torch.float64, device=device)
+    shape = (src.size(0), number)
+    is_open = torch.ones(shape, dtype=torch.bool, device=device)  # one row per entry of ``rows``
+    drawn = torch.zeros(*shape, steps, dtype=torch.long, device=device)
+    lengths = torch.zeros(shape, dtype=torch.long, device=device)
+    scores = torch.zeros(shape, dtype=torch.float64, device=device)
     memory = model.encode(src, src_mask)
     state = model.init_state(memory, number, steps)
-    tokens = torch.full((src.size(0), number), special.bos, device=device)
+    tokens = torch.full(shape, special.bos, device=device)
     for time in range(steps):
         logits, state = model.step(tokens, state, memory)
         logp = token_logp(logits, special)

@@ -168,6 +168,7 @@ def test_training_and_gradients_never_use_the_joined_weights():
     assert model.step(TGT[:, :1], state, memory)[0].isfinite().all()
     with torch.no_grad():
         assert model.step(TGT[:, :1], state, memory)[0].isnan().all()
+        assert model.train().step(TGT[:, :1], state, memory)[0].isfinite().all()
     assert join_gates(make("bahdanau-gru").decoder.rnn.cells) is None  # other cells have none
 
 

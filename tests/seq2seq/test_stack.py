@@ -161,6 +161,7 @@ def test_words_and_rows_of_the_embeddings_are_dropped_whole() -> None:
     assert (words == words[..., :1]).all()
     assert 0.3 < float((words == 0).float().mean()) < 0.7
     assert any(len(words[tokens == token].unique()) == 2 for token in range(9))  # some of them are dropped
+    assert (words[0] != words[1]).any()
     shared = embed(variational=True, dropout=0.5)
     assert (shared == shared[:, :1]).all()
     assert set(shared.unique().tolist()) == {0.0, 2.0}

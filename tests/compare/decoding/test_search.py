@@ -13,6 +13,7 @@ import compare.decoding.search
 from compare import fast
 from compare.config.sections import DecodeConfig
 from compare.decoding.search import (
+    Ensemble,
     Hypothesis,
     LengthPenalty,
     Normalization,
@@ -23,12 +24,14 @@ from compare.decoding.search import (
     search_all,
 )
 from compare.decoding.translator import generate
+from tests.kits.contract import make, sharpen, sources
 from tests.kits.search import (
     BOS,
     CODES,
     EOS,
     PAD,
     SENTENCES,
+    SPECIAL,
     A,
     B,
     TableModel,
@@ -305,6 +308,24 @@ def test_no_sentence_closes_before_a_slightly_better_end():
     model = WrittenModel({(): {EOS: 0.5, A: share, B: 0.5 - share}}, size=6)
     (best,) = run(model, [1], beam_size=2, alpha=1.0)
     assert best.tokens == [A]
+
+
+@torch.no_grad()
+def test_an_ensemble_averages_the_probabilities_of_its_members():
+    """Rescored by the full passes of both members, whose states are of different kinds."""
+    members, (src, mask) = (
+        [make(name).double().eval() for name in ("luong-general", "transformer")],
+        sources(),
+    )
+    for seed, member in enumerate(members):
+        sharpen(member, seed)
+    settings: Any = {"limits": torch.full((4,), 6), "special": SPECIAL, "beam_size": 3}
+    for row, best in enumerate(search(Ensemble(members), src, mask, **settings)):
+        ids = torch.tensor([BOS, *best.tokens, EOS])
+        logits = [model(src[row : row + 1], mask[row : row + 1], ids[None, :-1])[0] for model in members]
+        mean = torch.stack([part.softmax(-1) for part in logits]).mean(0)
+        expected = mean.log().gather(1, ids[1:, None]).sum()
+        assert best.score == pytest.approx(float(expected), abs=1e-9)
 
 
 # --- models that are damaged or unusual

@@ -111,7 +111,12 @@ def test_the_translation_of_a_blank_line_is_empty(sharp: Translator, monkeypatch
 
 
 def test_no_translation_is_longer_than_its_limit(sharp: Translator, monkeypatch: pytest.MonkeyPatch):
-    step = sharp.model.step
+    """One that reaches it is cut, and says so."""
+    step, limits = sharp.model.step, [int(sharp.decode.max_ratio * len(line.split())) + 10 for line in LINES]
+    natural = [best for (best,) in sharp.generate(LINES, beam_size=1)]
+    assert [best.is_cut for best in natural] == [
+        len(best.tokens) == limit for best, limit in zip(natural, limits, strict=True)
+    ]
 
     def never_ending(tokens: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any]:
         logits, state = step(tokens, state, memory)
@@ -119,8 +124,9 @@ def test_no_translation_is_longer_than_its_limit(sharp: Translator, monkeypatch:
         return logits, state
 
     monkeypatch.setattr(sharp.model, "step", never_ending)
-    for line, hypothesis in zip(LINES, sharp.search(LINES, 1), strict=True):
-        assert len(hypothesis.tokens) == int(sharp.decode.max_ratio * len(line.split())) + 10
+    endless = [best for (best,) in sharp.generate(LINES, beam_size=1)]
+    assert [len(best.tokens) for best in endless] == limits
+    assert all(best.is_cut for best in endless)
 
 
 @pytest.mark.parametrize("line", ["", LINES[1]])

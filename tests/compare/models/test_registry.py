@@ -75,6 +75,7 @@ SPECIAL = [
     transformer(attention_kind="linear", num_heads=6, decoder_mask="window:2"),
     transformer(value_size=3, activation="swiglu", bias=False, norm_kind="rms", positions="rotary"),
     transformer(positions="relative", max_distance=3, value_size=7),
+    transformer(num_kv_heads=1, value_size=5),
     transformer(positions="alibi", attention_kind="hard", cross_mask="window:1"),
     LadderConfig(**SMALL, encoder_mixer="lstm", decoder_mixer="gru", cross_layers="last"),
     LadderConfig(**SMALL, feed_forward=False, residual=False),
@@ -157,3 +158,10 @@ def test_the_network_of_positions_counts_as_a_sentence_of_its_own_and_lengths_ma
         build(config, V, V)(torch.zeros(1, S, dtype=torch.long), None, torch.zeros(1, T, dtype=torch.long))
     assert forward_flops(config, **SIZES) == counter.get_total_flops()
     assert forward_flops(config, **{**SIZES, "src_len": S - 0.5}) < forward_flops(config, **SIZES)
+
+
+def test_a_power_of_two_divides_every_width_and_the_size_of_a_head():
+    model = PRESETS["transformer"].model.override({"d_model": 96, "ffn_size": 192, "num_heads": 4})
+    assert (model.head_size(), model.width_multiple()) == (24, 8)
+    bare = model.override({"projections": "none", "num_heads": 1})
+    assert (bare.head_size(), bare.width_multiple()) == (None, 32)
