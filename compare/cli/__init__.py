@@ -12,10 +12,10 @@ import typer
 # Importing a module adds its commands.
 from compare.cli import data, results, text, training  # noqa: F401
 from compare.cli.options import app, print_visible
-from compare.system.locks import Locked
 from compare.system.log import discard, hide_messages
 from compare.system.messages import first_line, is_out_of_memory
 from compare.system.processes import Interrupted, Terminated, is_main_process, raise_on_signals
+from data.locks import Locked
 from data.text import visible
 
 __all__ = ["app", "main"]

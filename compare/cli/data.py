@@ -11,8 +11,8 @@ import typer
 import compare
 from compare.cli import options as cli
 from compare.report.render import list_text
-from compare.system.locks import lock_folder
 from compare.system.log import counting
+from data.locks import lock_folder
 
 if TYPE_CHECKING:
     from data.formats import Source

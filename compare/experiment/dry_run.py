@@ -12,8 +12,8 @@ import torch
 
 from compare.config.resolve import Run
 from compare.config.sections import Experiment
-from compare.experiment.folder import PlannedRun, open_runs
 from compare.experiment.launch import Launch
+from compare.experiment.open_runs import PlannedRun, open_runs
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run import check_with_data, match_models, plan_models
 from compare.experiment.timing import TrainingWork, first_updates, timing_seconds

@@ -30,9 +30,9 @@ from compare.results.store import (
     write_record,
 )
 from compare.scoring import METRICS, SystemScores
-from compare.system.locks import lock_folder
 from data.corpus import Corpus
 from data.files import as_paths, hash_file
+from data.locks import lock_folder
 from data.text import ensure_parallel, hash_decompressed, read_lines
 
 COMET_PACKAGE = "unbabel-comet==2.2.6"

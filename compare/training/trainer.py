@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from compare.config.resolve import Run
 from compare.config.sections import TrainConfig
 from compare.decoding.translator import Translator
-from compare.optim import OptimConfig
+from compare.optim_config import OptimConfig
 from compare.protocol import Scheduled
 from compare.scoring import corpus_bleu
 from compare.system.device import this_machine

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from compare.system.locks import LOCK, Locked, lock_folder
 from compare.system.processes import Terminated, raise_on_signals, stop_on_signals
 from data.files import warn_once
+from data.locks import LOCK, Locked, lock_folder
 from tests.kits.common import ROOT
 
 no_hangup = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")
@@ -113,7 +113,7 @@ def test_another_thread_can_work_without_handlers():
 HOLD = """
 import sys, time
 from pathlib import Path
-from compare.system.locks import lock_folder
+from data.locks import lock_folder
 with lock_folder(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
