@@ -12,7 +12,6 @@ import compare
 from compare.cli import options as cli
 from compare.report.render import list_text
 from compare.system.log import counting
-from data.locks import lock_folder
 
 if TYPE_CHECKING:
     from data.formats import Source
@@ -214,7 +213,7 @@ def get(
     Example: attnbench data get multi30k --src en --tgt fr
     """
     from compare.report.corpus import addresses, entries, render_catalogue
-    from data.named import fetch, named_corpus
+    from data.named import fetch
 
     if name is None or list_corpora:
         cli.show(entries(), render_catalogue(), as_json=as_json)
@@ -224,8 +223,7 @@ def get(
         text = "\n".join(f"{file['file']}  {file['from'][0]}" for file in files)
         cli.show(files, text, as_json=as_json)
         return 0
-    downloads = out / "downloads" / named_corpus(name).name
-    with counting("MB") as progress, lock_folder(downloads, wait=True):
+    with counting("MB") as progress:
         folder = fetch(name, src, tgt, out, progress)
     cli.show({"folder": str(folder)}, str(folder), as_json=as_json)
     return 0
