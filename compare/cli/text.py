@@ -40,6 +40,7 @@ def translate(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="With --sample: seed of the draws [default: 1].")] = None,
     device: cli.Device = "cpu",
+    quiet: cli.Quiet = False,
     as_json: cli.AsJson = False,
 ) -> int:
     """Translate standard input with a trained model.
@@ -94,8 +95,6 @@ def translate(
                     if several_asked
                     else translation.text
                 )
-    for warning in model.describe_translations(lines, [several[0] for several in translations]):
-        cli.print_visible(f"warning: {warning}", file=sys.stderr)
     return 0
 
 
@@ -332,8 +331,6 @@ def align(
     rows: list[dict[str, Any]] = []
     for run in runs:
         translator = compare.load_model(run)
-        for warning in translator.describe_sources([pair.src for pair in pairs.pairs]):
-            logger.warning(f"{run}: {warning}")
         measured = compare.measure_alignment(translator, pairs)
         if measured is None:
             raise ValueError(

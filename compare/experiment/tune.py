@@ -313,7 +313,7 @@ def _collect_trials(folder: Path, plan: TuningPlan) -> list[TrialResult]:
         run = RunFolder.read(folder / result.run)
         settings = run.run.model.settings()
         drawn = {name: value for name, value in draws[int(number) - 1].items() if name in settings}
-        for name in drawn.keys() - {*WARM_UPS}:
+        for name in sorted(drawn.keys() - {*WARM_UPS}):
             if settings[name] != drawn[name]:
                 raise ValueError(
                     f"{folder} holds another search ({name} of trial {number} is {settings[name]} "
