@@ -23,6 +23,7 @@ CLEAN = (
     *("tests/compare/test_benchmark", "tests/compare/test_check", "tests/compare/training"),
     *("data", "compare/analysis", "compare/results", "compare/scoring", "compare/attention/heatmap"),
     *("tests/data", "tests/compare/analysis", "tests/compare/results", "tests/compare/test_scoring"),
+    *("compare/system", "tests/compare/system", "tests/kits", "tests/test_", "tests/conftest"),
 )
 ENFORCED = {
     "comment": CLEAN,

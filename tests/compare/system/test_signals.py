@@ -35,17 +35,17 @@ def test_the_first_signal_is_recorded_and_a_second_one_acts_as_before(first: Any
     first = getattr(signal, first) if isinstance(first, str) else first
     received: list[int] = []
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, first)}
-    own = lambda signum, _: received.append(signum)  # noqa: E731
+    note = lambda signum, _: received.append(signum)  # noqa: E731
     try:
         for number in handlers:
-            signal.signal(number, own)
+            signal.signal(number, note)
         with stop_on_signals() as request:
             assert request.signum is None
             os.kill(os.getpid(), first)
             assert (request.signum, received) == (first, [])
             os.kill(os.getpid(), second)
             assert (request.signum, received) == (first, [second])
-        assert all(signal.getsignal(number) is own for number in handlers)
+        assert all(signal.getsignal(number) is note for number in handlers)
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -146,7 +146,7 @@ def test_a_lock_excludes_another_process_which_is_named_until_it_is_killed(tmp_p
         process.wait()
         with lock_folder(folder):
             assert f'"pid": {os.getpid()}' in (folder / LOCK).read_text()
-            with lock_folder(folder):  # its holder may take it again
+            with lock_folder(folder):  # the holder may take it again
                 pass
             assert (folder / LOCK).is_file()
     assert not list(folder.iterdir())
