@@ -290,7 +290,7 @@ def compare_texts(
             if _is_notable(sign, (count, lacking[sign]), sizes, missing=missing, same=same_sentences)
         ]
         if missing:
-            notable = [sign for sign in notable if sign[0] == "form" or _is_widespread(sign[1], texts[1])]
+            notable = [sign for sign in notable if _is_widespread(sign, texts[1])]
         for sign in _merge(notable, texts[missing], missing=missing):
             count, other_count = (counter[sign] for counter in counts)
             than = f", but in {other_count:,} of {other_size:,} of the {name}"
@@ -340,10 +340,13 @@ def _is_plain(character: str) -> bool:
     return character.isalnum() and (character.isascii() or character.lower() == character.upper())
 
 
-def _is_widespread(character: str, sample: Sequence[str]) -> bool:
+def _is_widespread(sign: Sign, lines: Sequence[str]) -> bool:
     # A weak model may lack every word with a letter.
-    words = (re.findall(rf"\w*{re.escape(character)}\w*", line) for line in sample if character in line)
-    return not character.isalnum() or len(set(chain.from_iterable(words))) >= 2 * MIN_LINES
+    kind, character = sign
+    if kind != "character" or not character.isalnum():
+        return True
+    words = (re.findall(rf"\w*{character}\w*", line) for line in lines if character in line)
+    return len(set(chain.from_iterable(words))) >= 2 * MIN_LINES
 
 
 def _merge(signs: Sequence[Sign], sample: Sequence[str], *, missing: bool) -> list[Sign]:
