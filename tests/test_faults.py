@@ -146,7 +146,7 @@ CASES: list[tuple[str, Sequence[Damage], Sequence[str]]] = [
     (
         "another corpus for a finished experiment",
         [lambda p: edit_text(p.corpus / "train.de", "Hund", "Hunde")],
-        ["report {folder} --out {out} --set data.root={corpus} -q"],
+        ["report {folder} --out {out}.html --set data.root={corpus} -q"],
     ),
     (
         "damaged .gz",

@@ -102,9 +102,17 @@ def _flushed(status: int) -> int:
         return 2
 
 
+REMEDIES = {
+    errno.ENOTDIR: ": a part of this path is a file; name another",
+    errno.EACCES: ": change its permissions, or name another",
+}
+"""Remedies of the system's errors, by number."""
+
+
 def _one_line(error: ValueError | OSError) -> str:
     message = str(error)
     if isinstance(error, OSError) and error.strerror:
         prefix = "standard output: " if error.errno == errno.ENOSPC else ""  # our own files are named already
         message = f"{error.filename}: {error.strerror}" if error.filename else f"{prefix}{error.strerror}"
+        message += REMEDIES.get(error.errno or 0, "")
     return " ".join(map(visible, message.splitlines()))

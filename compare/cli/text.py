@@ -323,6 +323,8 @@ def align(
     runs = [path for path in systems if path.is_dir()]
     if links is not None and len({run.resolve().name for run in runs}) < len(runs):
         raise ValueError("two runs have the same name, so --out would mix their files: align one at a time")
+    if links is not None and not runs:
+        raise ValueError("--out has no effect without a run: leave it out")
     pairs = compare.read_gold(gold, src, tgt, first_word=first_word, reverse=reverse)
     alignments = {
         str(path): compare.read_proposed_links(path, pairs) for path in systems if not path.is_dir()

@@ -208,6 +208,8 @@ def score_runs(
         ValueError: the texts differ in length, a model cannot be loaded, or two runs would write one file.
     """
     folders, src, reference_paths = as_paths(runs), Path(src), as_paths(references)
+    if out and Path(out).is_file():
+        raise FileExistsError(f"{out} is a file; name a folder with --out")
     names = [folder.resolve().name for folder in folders]
     files = [Path(out) / f"{name}.hyp" for name in (["+".join(names)] if ensemble else names)] if out else []
     for path in files:
