@@ -170,7 +170,7 @@ def test_a_file_system_without_locks_is_warned_of_once(
 
 
 def test_waiting_ends_with_the_other_process(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    caplog.set_level("INFO", "compare")
+    caplog.set_level("INFO", "data")
     with other_process(tmp_path) as process:
         threading.Timer(0.5, process.kill).start()
         start = time.monotonic()
