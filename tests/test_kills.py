@@ -16,6 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -323,8 +324,9 @@ def test_a_power_cut_loses_no_result(name: str, inputs: Inputs, disk: Disk, tmp_
         disk.mount()
         at = 1 + (2 * number + 1) * (operations + operations // 4) // (2 * cuts)
         process = start(arguments, errors, at, signal.SIGSTOP)
-        while process.is_alive() and "State:\tT" not in Path(f"/proc/{process.pid}/status").read_text():
-            time.sleep(0.01)
+        with suppress(FileNotFoundError, ProcessLookupError):  # the process has ended
+            while "State:\tT" not in Path(f"/proc/{process.pid}/status").read_text():
+                time.sleep(0.01)
         content = disk.read()
         process.kill()
         process.join()
