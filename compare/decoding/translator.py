@@ -96,7 +96,7 @@ class Translation(NamedTuple):
 
     text: str
     score: float
-    """Log-probability, end of sentence included; of a search divided by the length penalty."""
+    """Log-probability, end of sentence included; a search divides it by the length penalty."""
     tokens: list[int]
     is_cut: bool = False
     """Whether search ended it at the limit of its length."""

@@ -115,7 +115,7 @@ def prepare_data(
             if split != "train":
                 ids = vocabulary.encode_all(lines)
                 ensure_lengths(ids, f"{corpus.name}, {split}.{language}")
-            elif source:  # its vocabularies may not know this text
+            elif source:  # earlier vocabularies may lack the words of this text
                 ids = vocabulary.encode_all(lines[:SAMPLE_LINES])
             else:
                 continue
