@@ -24,6 +24,7 @@ CLEAN = (
     *("data", "compare/analysis", "compare/results", "compare/scoring", "compare/attention"),
     *("compare/decoding", "compare/fast", "compare/models", "tests/seq2seq", "tests/transformer"),
     *("tests/compare/attention", "tests/compare/decoding", "tests/compare/models"),
+    *("compare/studies", "compare/integrations", "tests/compare/studies", "tests/compare/integrations"),
     *("tests/data", "tests/compare/analysis", "tests/compare/results", "tests/compare/test_scoring"),
     *("compare/system", "tests/compare/system", "tests/kits", "tests/test_", "tests/conftest"),
 )
