@@ -67,7 +67,7 @@ test-all: $(STAMP) ## Run all tests, and those of the example of a plug-in (6 mi
 	$(PYTEST) $(ARGS)
 	PYTHONPATH=examples/plugin OMP_NUM_THREADS=1 $(PY) -m pytest examples/plugin/tests
 
-kill-test: $(STAMP) ## End each command by signals at KILLS=300 of its operations on files and compare what remains (about an hour)
+kill-test: $(STAMP) ## End each command by signals, and the power under trainings, at KILLS=300 of the operations on files (two hours)
 	ATTNBENCH_KILLS=$(or $(KILLS),300) OMP_NUM_THREADS=1 $(PY) -m pytest tests/test_kills.py $(ARGS)
 
 lint: $(STAMP) ## Check style, types, and the words that a program can check

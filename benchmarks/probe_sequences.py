@@ -21,7 +21,7 @@ from torch import Tensor
 from compare.decoding.search import SpecialIds, search
 from compare.models.presets import find_preset
 from compare.models.registry import Architecture, build
-from compare.optim import OptimConfig
+from compare.optim_config import OptimConfig
 from compare.report.table_formats import table_text
 from compare.system.device import device_name
 from compare.system.plugins import code_version

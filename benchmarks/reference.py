@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 from compare.config.sections import SECTIONS
 from compare.models.hybrid import LadderConfig
-from compare.optim import OptimConfig
+from compare.optim_config import OptimConfig
 from compare.report.table_formats import table_text
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.scores import SCORES

@@ -26,6 +26,7 @@ CLEAN = (
     *("tests/compare/attention", "tests/compare/decoding", "tests/compare/models"),
     *("compare/studies", "compare/integrations", "tests/compare/studies", "tests/compare/integrations"),
     *("tests/data", "tests/compare/analysis", "tests/compare/results", "tests/compare/test_scoring"),
+    *("compare/system", "tests/compare/system", "tests/kits", "tests/test_", "tests/conftest"),
 )
 ENFORCED = {
     "comment": CLEAN,

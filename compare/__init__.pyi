@@ -57,7 +57,7 @@ from compare.models.presets import register_preset as register_preset
 from compare.models.registry import Family as Family
 from compare.models.registry import build as build
 from compare.models.registry import register_family as register_family
-from compare.optim import OptimConfig as OptimConfig
+from compare.optim_config import OptimConfig as OptimConfig
 from compare.report.figures import list_figures as list_figures
 from compare.report.html.page import build_report as build_report
 from compare.report.plots import draw_attention as draw_attention

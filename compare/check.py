@@ -15,7 +15,7 @@ from compare.analysis.summary import summarise
 from compare.config.sections import run_name
 from compare.decoding.translator import Translator
 from compare.experiment.compute_result import compute_figures, unfinished_result
-from compare.experiment.likelihood import score_translations
+from compare.experiment.likelihood import force_decode
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_model import build_trainer
 from compare.report.result_table import render_views
@@ -332,7 +332,7 @@ def check_result(run: CheckedRun) -> Findings:
         values = dict.fromkeys(recorded) | dataclasses.replace(begun, **{**as_recorded, **figures}).flat()
     settings = {name: setting_text(value) for name, value in run.folder.run.settings().items()}
     values |= {name: settings.get(name) for name in run.result.settings}
-    for name in begun.settings.keys() - run.result.settings.keys():
+    for name in sorted(begun.settings.keys() - run.result.settings.keys()):
         yield Gap(f"{name}, a default when the run was recorded", run.name)
     for name, value in values.items():
         metric = metric_of(name)
@@ -380,10 +380,10 @@ def _check_lines(run: CheckedRun, prepared: PreparedData, translator: Translator
         recorded = read_lines(run.folder.output(test), allow_blank=True)
         size = min(len(sources), len(recorded))
         indices = [index * size // min(number, size) for index in range(min(number, size))]
-        lines = translator.translate([sources[index] for index in indices])
+        (translations,) = translator.translate_all([sources[index] for index in indices])
         findings = [
-            ComparedValue(run.name, f"{test}.hyp, line {index + 1}", recorded[index], line)
-            for index, line in zip(indices, lines, strict=True)
+            ComparedValue(run.name, f"{test}.hyp, line {index + 1}", recorded[index], translation.text)
+            for index, translation in zip(indices, translations, strict=True)
         ]
         yield from (finding for finding in findings if finding.same)
         different = [finding for finding in findings if not finding.same]
@@ -408,7 +408,7 @@ def _check_likelihoods(run: CheckedRun, prepared: PreparedData, translator: Tran
     if run.folder.likelihoods.exists():
         for test, recorded in read_likelihoods(run.folder.likelihoods).tests.items():
             pairs = prepared.corpus.splits[test]
-            nll = score_translations(translator, pairs.src, pairs.tgt).sums.nll
+            nll = force_decode(translator, pairs.src, pairs.tgt).sums.nll
             name = f"perplexity.json: nll of {test}, by the weights"
             yield ComparedValue(run.name, name, recorded.nll, nll, LOSS_TOLERANCE)
 

@@ -433,15 +433,23 @@ def score_files(
     paths, reference_paths = as_paths(systems), as_paths(references)
     with ensure_unchanged(*paths, *reference_paths):
         outputs, texts = read_scored(paths, reference_paths)
-        warnings = tuple(
-            f"{path}: {warning}"
-            for path, text in zip(reference_paths, texts, strict=True)
-            for warning in describe_text(text, unspaced=scoring.tokenize in SPACED_TOKENIZERS)
-        )
+        warnings = describe_references(reference_paths, texts, scoring)
         for path, lines in zip(paths, outputs, strict=True):
             result = score_texts(lines, *texts, scoring=scoring)
             scores[str(path)] = replace(result, warnings=result.warnings + warnings)
     return scores
+
+
+def describe_references(
+    paths: Sequence[Path], texts: Sequence[Sequence[str]], scoring: ScoringOptions
+) -> tuple[str, ...]:
+    """List the forms of references that plain text does not have."""
+    unspaced = scoring.tokenize in SPACED_TOKENIZERS
+    return tuple(
+        f"{path}: {finding}"
+        for path, text in zip(paths, texts, strict=True)
+        for finding in describe_text(text, unspaced=unspaced)
+    )
 
 
 def read_scored(

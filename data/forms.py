@@ -123,8 +123,9 @@ def _signs(line: str) -> set[Sign]:
     shape, words = line.translate(_SHAPES), line.split()
     forms = plain_forms(line) | {name for name, sign in SHAPES.items() if sign in shape.strip()}
     if not line.isascii():
-        forms.add(BEYOND_ASCII)
         forms.update(f"{script} letters" for script in set(map(_script, line)) - {""})
+        if any(character > "\x7f" and character.isalpha() for character in line):
+            forms.add(BEYOND_ASCII)
         if unicodedata.normalize("NFKC", line) != unicodedata.normalize("NFC", line):
             forms.add(COMPATIBLE)
     values: dict[str, Iterable[str]] = {
@@ -253,7 +254,7 @@ def describe_text(lines: Sequence[str], *, unspaced: bool = True) -> list[Findin
     beside = Counter(chain.from_iterable(map(_symbols_beside_letters, sample)))
     return findings + [
         Finding(f"{symbol!r} beside letters", count, len(sample), remedy_of(symbol))
-        for symbol, count in beside.items()
+        for symbol, count in sorted(beside.items())
         if count >= 2 * FACTOR * MIN_SHARE * len(sample)
     ]
 
@@ -265,7 +266,7 @@ def _plain_findings(sample: Sequence[str], *, unspaced: bool) -> list[Finding]:
     least |= {form: beyond_ascii / 2 for form in counts if form.startswith(_misread(""))}
     return [
         Finding(form, count, len(sample), remedy_of(form))
-        for form, count in counts.items()
+        for form, count in sorted(counts.items())  # a set has another order in each process
         if count >= least.get(form, MIN_SHARE * len(sample))
     ]
 
@@ -288,6 +289,8 @@ def compare_texts(
             for sign, count in having.items()
             if _is_notable(sign, (count, lacking[sign]), sizes, missing=missing, same=same_sentences)
         ]
+        if missing:
+            notable = [sign for sign in notable if _is_widespread(sign, texts[1])]
         for sign in _merge(notable, texts[missing], missing=missing):
             count, other_count = (counter[sign] for counter in counts)
             than = f", but in {other_count:,} of {other_size:,} of the {name}"
@@ -322,7 +325,7 @@ def _is_notable(
     if kind == "end":
         return min(sizes) >= 4 * MIN_LINES and share >= USUAL and other_share <= USUAL / 2
     of_text = kind == "form" and _is_general(value)
-    if missing and not (of_text if kind == "form" else kind == "character" and not value.isalnum()):
+    if missing and not (of_text if kind == "form" else kind == "character" and not _is_plain(value)):
         return False
     is_style = kind in KINDS[3:] or (kind == "character" and value.isalnum()) or of_text
     factor = (FACTOR if missing or is_style else 1) * (1 if same else OTHER_LINES)
@@ -330,6 +333,20 @@ def _is_notable(
     least = max(factor * MIN_SHARE, WORD_SHARE * is_of_sentence)
     expected = min(counts[0], share * sizes[1])
     return share >= least and expected >= factor * MIN_LINES and other_share <= share / RARE
+
+
+def _is_plain(character: str) -> bool:
+    # Letters such as ß and é may be spelt otherwise, but not those of scripts without cases.
+    return character.isalnum() and (character.isascii() or character.lower() == character.upper())
+
+
+def _is_widespread(sign: Sign, lines: Sequence[str]) -> bool:
+    # A weak model may lack every word with a letter.
+    kind, character = sign
+    if kind != "character" or not character.isalnum():
+        return True
+    words = (re.findall(rf"\w*{character}\w*", line) for line in lines if character in line)
+    return len(set(chain.from_iterable(words))) >= 2 * MIN_LINES
 
 
 def _merge(signs: Sequence[Sign], sample: Sequence[str], *, missing: bool) -> list[Sign]:
@@ -421,7 +438,7 @@ class Order(NamedTuple):
     """Displacement of the lines of a text against the most similar lines of another."""
 
     shift: int
-    """Most frequent displacement; 0: line i resembles line i."""
+    """Most frequent displacement, apart from 0: line i resembles line i + shift."""
     share: float
     """Share of the lines with this displacement."""
     unmoved: float
@@ -442,8 +459,7 @@ def measure_order(text: Sequence[str], other: Sequence[str]) -> Order:
     displacements, close = Counter[int](), 0
     for row in range(0, len(text), max(1, len(text) // 1_000)):
         likeness: dict[int, float] = defaultdict(float)
-        # A set has another order in each process: sorted words give the same sums and the same answer.
-        words = sorted(set(text[row].split()))
+        words = sorted(set(text[row].split()))  # in one order, so that the sums are the same in each process
         for word in words:
             for at in rows[word] if word in rare else ():
                 likeness[at] += rare[word]
@@ -453,9 +469,10 @@ def measure_order(text: Sequence[str], other: Sequence[str]) -> Order:
             close += 2 * best >= sum(rare.get(word, log(len(other))) for word in words)
     total = displacements.total()
     if total < 4 * MIN_LINES:
-        return Order(0, 1.0, 1.0, 0.0)
-    shift, count = displacements.most_common(1)[0]
-    return Order(shift, count / total, displacements[0] / total, close / total)
+        return Order(0, 0.0, 1.0, 0.0)
+    unmoved = displacements.pop(0, 0)
+    shift, count = (displacements.most_common(1) or [(0, 0)])[0]
+    return Order(shift, count / total, unmoved / total, close / total)
 
 
 OTHER_ORDER = 0.1
@@ -485,9 +502,10 @@ def describe_translations(
     orders = [measure_order(lines, reference) for reference in references]
     order = max(orders, key=lambda order: order.unmoved)
     least = max(OTHER_ORDER, 2 * MIN_LINES / max(size, 1))  # a few lines of a short text agree by chance
-    if order.shift and order.share > least and order.unmoved < OTHER_ORDER:
+    if order.share > least:
         warnings.append(
-            f"{order.share:.0%} of the lines resemble reference i{order.shift:+} instead of i: shift them"
+            f"{order.share:.0%} of the lines resemble reference i{order.shift:+} instead of i: was a line "
+            "lost or added?"
         )
     elif order.unmoved < OTHER_ORDER and order.close > 0.5 and not repetition:
         warnings.append(

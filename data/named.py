@@ -27,6 +27,7 @@ from data.files import (
     no_progress,
     write_atomically,
 )
+from data.locks import lock_folder
 from data.text import iter_lines, zip_parallel
 
 logger = logging.getLogger(__name__)
@@ -156,9 +157,18 @@ def fetch(
         OSError: no mirror has the right file, or a file cannot be written.
     """
     corpus, pair, folder = _locate(name, src, tgt, Path(root))
-    downloads, texts = Path(root) / "downloads" / name, corpus.texts(pair)
-    if folder.exists():
-        return folder
+    if not folder.exists():
+        downloads = Path(root) / "downloads" / name
+        with lock_folder(downloads, wait=True):
+            if not folder.exists():  # another process may have written it meanwhile
+                _build(corpus, pair, folder, downloads, progress)
+    return folder
+
+
+def _build(
+    corpus: NamedCorpus, pair: Pair, folder: Path, downloads: Path, progress: ProgressCallback
+) -> None:
+    texts = corpus.texts(pair)
     with new_folder(folder) as building:
         raw, digests = building / "raw", {}
 
@@ -198,7 +208,6 @@ def fetch(
     for split, count in written.items():
         left_out = f" ({blank[split]:,} with a blank side were left out)" if blank[split] else ""
         logger.info(f"{split}: {count:,} pairs{left_out}")
-    return folder
 
 
 def downloaded_folder(name: str, src: str, tgt: str, root: Path) -> Path:

@@ -158,17 +158,21 @@ NOT_TEXT = {
     b"PK\x03\x04": "a zip or office file: unpack it, or save it as plain text",
     b"\xd0\xcf\x11\xe0": "an office file: save it as plain text",
     b"%PDF": "a PDF file: extract its text",
+    b"%!PS": "a PostScript file: extract its text",
     b"{\\rtf": "an RTF document: save it as plain text",
     b"PAR1": "a Parquet table: write its texts line by line",
     b"\x28\xb5\x2f\xfd": "packed with zstd: unpack it with unzstd",
     b"7z\xbc\xaf": "packed with 7-Zip: unpack it",
     b"Rar!": "a RAR archive: unpack it",
     b"version https://git-lfs": "a pointer of Git LFS, not the file itself: run `git lfs pull`",
+    b"/annex/objects/": "a pointer of git-annex, not the file itself: run `git annex get`",
 }
 """Other kinds of files, with their remedies, by their first bytes."""
 SUFFIXES = (".gz", ".bz2", ".xz")
 START_BYTES = 4_096
 """Bytes that tell the kind of a file."""
+_CONTROLS = bytes({*range(9), *range(14, 27), *range(28, 32), 127})
+"""Bytes that no text has; other packed and binary files have 10% of them."""
 _MARKUP = re.compile(rb"\s*(?:<!--.*?-->\s*)*<[!?]?([A-Za-z][\w:.-]*)\b[^<>]*>\s*(?:\n|<|$)", re.DOTALL)
 
 
@@ -182,8 +186,9 @@ def describe_start(start: bytes, *, allow_markup: bool = False) -> str:
         return "a tar archive: unpack it"
     if encoding := _wide_encoding(start):
         return f"text in {encoding}: save it as UTF-8"
-    if start.count(0) > 0.05 * len(start) and not _is_utf8(start):
-        return "not a text file: it has many zero bytes"
+    controls = len(start) - len(start.translate(None, _CONTROLS))
+    if controls > 0.03 * len(start) and (controls > 50 or not _is_utf8(start)):
+        return "not a text file, since it has many control characters: unpack or convert it"
     match = None if allow_markup else _MARKUP.match(start.removeprefix(b"\xef\xbb\xbf"))
     if match is None or match[1].lower() in (b"unk", b"s", b"pad", b"bos", b"eos"):
         return ""
@@ -354,7 +359,8 @@ def iter_lines(
             number += 1 + error.object.count(b"\n", 0, error.start)
             raise ValueError(
                 f"{name}, line {number}: 0x{error.object[error.start]:02x} is not UTF-8 ({error.reason}); "
-                "save the file as UTF-8 (from Windows: iconv -f CP1252 -t UTF-8)"
+                "save it as UTF-8, such as by iconv -f ENCODING -t UTF-8 (CP1252 from Windows; GB18030, "
+                "SHIFT_JIS, KOI8-R)"
             ) from None
         finally:
             if not file.closed:  # the garbage collector may close the file before this generator

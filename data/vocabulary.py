@@ -1,17 +1,14 @@
 """Vocabularies: words, characters, given pieces, SentencePiece unigram or BPE; built, saved and loaded."""
 
 import base64
-import ctypes
 import hashlib
 import io
 import json
 import logging
-import platform
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +17,7 @@ from data.corpus import Pairs
 from data.files import json_bytes, write_atomically
 from data.forms import join_pieces, piece_sign
 from data.text import UNSPACED, plain_or_gzip, read_decompressed
-from data.workers import available_cores
+from data.workers import available_cores, return_freed_memory
 
 logger = logging.getLogger(__name__)
 
@@ -335,15 +332,8 @@ def _train(kind: str, lines: Iterable[str], *, size: int) -> bytes:
         num_threads=1,
         minloglevel=LOG_LEVEL_ERROR,
     )
-    _return_freed_memory()
+    return_freed_memory()
     return model.getvalue()
-
-
-def _return_freed_memory() -> None:
-    # SentencePiece leaves up to 1 GB with glibc.
-    if platform.libc_ver()[0] == "glibc":
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).malloc_trim(0)
 
 
 def _size_error(kind: str, size: int, message: str) -> ValueError:

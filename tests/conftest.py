@@ -88,7 +88,7 @@ def run_tiny(tiny_toml: Path) -> Callable[..., Path]:
 def finished(run_tiny: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the tiny experiment, run to its end without a break, with its summary."""
     folder = run_tiny(tmp_path_factory.mktemp("finished") / "run")
-    find_summary(folder, read_results(folder))  # which the first command on it would write
+    find_summary(folder, read_results(folder))  # otherwise the first command writes it
     return folder
 
 

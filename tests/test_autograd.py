@@ -1,4 +1,4 @@
-"""What autograd and torch.compile may ask of models: second derivatives right or refused; one graph."""
+"""Autograd and torch.compile on models: second derivatives are right or refused; there is one graph."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def test_second_derivatives_equal_difference_quotients(model: nn.Module):
 
 @pytest.mark.parametrize("model", REFUSED, indirect=True)
 def test_second_derivatives_that_would_be_wrong_are_refused(model: nn.Module):
-    """Of all parameters and of the source embedding alone, which no custom function touches."""
+    """The source embedding alone is refused too, though no custom function touches it."""
     for chosen in (list(model.parameters()), [next(model.parameters())]):
         with pytest.raises(RuntimeError, match="step by step has no second derivatives"):
             torch.autograd.grad(loss(model), chosen, create_graph=True, allow_unused=True)
@@ -63,7 +63,7 @@ def test_second_derivatives_that_would_be_wrong_are_refused(model: nn.Module):
 
 @pytest.mark.parametrize("pair", [None, PairWeights(0.5, 1.0, 1.0)])
 def test_the_training_loss_refuses_second_derivatives(pair: PairWeights | None):
-    """Of its square too, whose gradient has a graph even though that of the loss has none."""
+    """The gradient of its square has a graph, even though that of the loss has none."""
     passes = [torch.randn(5, 3, requires_grad=True) for _ in range(1 if pair is None else 2)]
     layer = [torch.randn(shape, requires_grad=True) for shape in ((7, 3), (7,))]
     for power in (1, 2):
@@ -90,9 +90,9 @@ def test_one_graph_gives_loss_and_gradients():
     sharpen(model)
     (src, mask), tgt = sources(), targets(4)
     criterion = TranslationLoss(model, 0.1)
-    found = []
+    gradients = []
     for call in (torch.compile(criterion, backend="eager", fullgraph=True), criterion):
         total = call(src, mask, tgt[:, :-1], tgt[:, 1:], torch.ones(4, 3, dtype=torch.bool), tgt_tokens=12)
-        found.append([total.minimised, *torch.autograd.grad(total.minimised, list(model.parameters()))])
-    for one, other in zip(*found, strict=True):
+        gradients.append([total.minimised, *torch.autograd.grad(total.minimised, list(model.parameters()))])
+    for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-10)

@@ -46,9 +46,9 @@ def watch_disk(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
                 [] if is_hidden else [path for path in (Path(src), *Path(src).rglob("*")) if path.is_file()]
             )
             hashes = {
-                each for path in renamed for each in re.findall(rb"\b[0-9a-f]{64}\b", path.read_bytes())
+                digest for path in renamed for digest in re.findall(rb"\b[0-9a-f]{64}\b", path.read_bytes())
             }
-            for path in (each for each in root.rglob("*") if each.is_file()):
+            for path in filter(Path.is_file, root.rglob("*")):
                 if hashes and hash_decompressed(path).encode() in hashes:
                     content = hashlib.sha256(path.read_bytes()).hexdigest()
                     if synced.get(path.stat().st_ino) != content:

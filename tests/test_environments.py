@@ -43,13 +43,17 @@ ENVIRONMENTS = {
         files={f"{name}.py": f"raise SystemExit('{name}.py was executed')" for name in MODULES.split()}
     ),
     "no home": Environment({"HOME": "/proc/nobody"}),
+    "variables": Environment(
+        {
+            **{"PYTHONWARNINGS": "error", "PYTHONOPTIMIZE": "1", "PYTHONHASHSEED": "7"},
+            **{"COLUMNS": "30", "TZ": "Pacific/Kiritimati"},
+        }
+    ),
     "ascii": Environment({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}),
     "no locks": Environment(start=NO_LOCKS, warning="has no locks"),
     "no folder sync": Environment(start=NO_FOLDER_SYNC, warning="cannot sync folders"),
 }
 UNSET = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR", "MPLBACKEND")
-
-
 COMMAND = "run {config} --out out --only luong --seeds 1,2 --jobs 2 --set train.max_updates=6"
 
 
@@ -68,7 +72,7 @@ def warnings_of(folder: Path, config: Path, environment: Environment) -> set[str
     done = subprocess.run(words, cwd=work, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     assert "Traceback" not in done.stderr
-    assert "this process" not in done.stderr  # of a process that could not start
+    assert "this process" not in done.stderr  # otherwise another one could not start
     assert {path.stem for path in work.glob("out/plots/*.svg")} >= {"attention-luong-line1", "length"}
     return {line for line in done.stderr.splitlines() if line.startswith("warning")}
 

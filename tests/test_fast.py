@@ -64,8 +64,8 @@ def train_and_translate(name: str, precision: str) -> tuple[list[float], list[li
             losses.append(loss.item())
     copy = decoding_copy(model.eval(), always=True)
     with torch.no_grad():
-        found = generate(copy, src, mask, limits=6, special=SPECIAL, beam_size=3)
-    return losses, [best.tokens for (best, *_) in found]
+        hypotheses = generate(copy, src, mask, limits=6, special=SPECIAL, beam_size=3)
+    return losses, [best.tokens for (best, *_) in hypotheses]
 
 
 def run_all() -> dict[str, Any]:

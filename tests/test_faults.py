@@ -86,7 +86,7 @@ def assert_seen(fault: str, status: int, err: str) -> None:
     assert status == expected
 
 
-class Place(NamedTuple):
+class Files(NamedTuple):
     """Folders and files to damage, and the names that commands use for them."""
 
     folder: Path
@@ -99,10 +99,10 @@ class Place(NamedTuple):
 
 
 @pytest.fixture
-def place(copy: Path, tiny_toml: Path, tmp_path: Path) -> Place:
+def files(copy: Path, tiny_toml: Path, tmp_path: Path) -> Files:
     config = Path(shutil.copy(tiny_toml, tmp_path))
     corpus = Path(shutil.copytree(tiny_toml.parent / "corpus", tmp_path / "corpus"))
-    return Place(copy, copy / RUN, config, corpus, tmp_path / "out")
+    return Files(copy, copy / RUN, config, corpus, tmp_path / "out")
 
 
 # Damages
@@ -112,15 +112,15 @@ def cut(path: Path, size: int = -20) -> None:
     path.write_bytes(path.read_bytes()[:size])
 
 
-def swap_words(place: Place) -> None:
+def swap_words(files: Files) -> None:
     """A vocabulary of the same size, under which every weight fits and two words are exchanged."""
-    path = place.run / "vocabulary.json"
+    path = files.run / "vocabulary.json"
     path.write_text(path.read_text().replace("dog", "cta").replace("cat", "dog").replace("cta", "cat"))
 
 
-def unfinish(place: Place) -> None:
+def unfinish(files: Files) -> None:
     """Let ``run`` read the trainer state again."""
-    (place.run / "result.json").unlink()
+    (files.run / "result.json").unlink()
 
 
 def put_folder(path: Path) -> None:
@@ -128,13 +128,13 @@ def put_folder(path: Path) -> None:
     path.mkdir()
 
 
-def negate_a_weight(place: Place) -> None:
-    weights = safetensors.torch.load_file(place.run / WEIGHTS)
+def negate_a_weight(files: Files) -> None:
+    weights = safetensors.torch.load_file(files.run / WEIGHTS)
     name = min(weights)
-    safetensors.torch.save_file({**weights, name: -weights[name]}, place.run / WEIGHTS)
+    safetensors.torch.save_file({**weights, name: -weights[name]}, files.run / WEIGHTS)
 
 
-Damage = Callable[[Place], object]
+Damage = Callable[[Files], object]
 RUN_AGAIN = "run {config} --out {folder} -q"
 RUN_OUT = "run {config} --out {out} -q"
 CASES: list[tuple[str, Sequence[Damage], Sequence[str]]] = [
@@ -146,7 +146,7 @@ CASES: list[tuple[str, Sequence[Damage], Sequence[str]]] = [
     (
         "another corpus for a finished experiment",
         [lambda p: edit_text(p.corpus / "train.de", "Hund", "Hunde")],
-        ["report {folder} --out {out} --set data.root={corpus} -q"],
+        ["report {folder} --out {out}.html --set data.root={corpus} -q"],
     ),
     (
         "damaged .gz",
@@ -198,22 +198,22 @@ CASES: list[tuple[str, Sequence[Damage], Sequence[str]]] = [
 
 @pytest.mark.parametrize(("fault", "damages", "commands"), CASES, ids=[case[0] for case in CASES])
 def test_a_fault_is_one_line_and_costs_nothing(
-    place: Place,
+    files: Files,
     fault: str,
     damages: Sequence[Damage],
     commands: Sequence[str],
     capsys: pytest.CaptureFixture[str],
 ):
     for damage in damages:
-        damage(place)
-    before, is_published = set(place.run.rglob("*")), place.out.exists()
+        damage(files)
+    before, is_published = set(files.run.rglob("*")), files.out.exists()
     for command in commands:
-        status = main([word.format(**place._asdict()) for word in command.split()])
+        status = main([word.format(**files._asdict()) for word in command.split()])
         captured = capsys.readouterr()
         assert_seen(fault, status, captured.err)
         assert captured.out == ""
-    assert set(place.run.rglob("*")) == before
-    assert place.out.exists() == is_published
+    assert set(files.run.rglob("*")) == before
+    assert files.out.exists() == is_published
 
 
 OTHERS = {
@@ -228,24 +228,24 @@ def test_every_fault_is_made():
 
 
 def test_a_file_that_changes_while_it_is_read(
-    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    files: Files, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     """A line is added to one side as soon as the other has been read, by which time it is too late."""
 
     def read_and_write(path: Path, **options: bool) -> tuple[str, ...]:
         lines = read_lines(path, **options)
-        with (place.corpus / f"train{path.suffix}").open("a") as file:
+        with (files.corpus / f"train{path.suffix}").open("a") as file:
             file.write("Hund\n")
         return lines
 
     monkeypatch.setattr(data.corpus, "read_lines", read_and_write)
     monkeypatch.setattr(compare.scoring, "read_lines", read_and_write)
     for command in (
-        ["run", str(place.config), "--out", str(place.out), "-q", "--set", f"data.root={place.corpus}"],
-        ["score", str(place.corpus / "test.de"), "--ref", str(place.corpus / "train.de")],
+        ["run", str(files.config), "--out", str(files.out), "-q", "--set", f"data.root={files.corpus}"],
+        ["score", str(files.corpus / "test.de"), "--ref", str(files.corpus / "train.de")],
     ):
         assert_seen("file changed while it is read", main(command), capsys.readouterr().err)
-    assert not place.out.exists()
+    assert not files.out.exists()
 
 
 # Disks that are full or may not be written, in a process with a file system of its own
@@ -320,8 +320,8 @@ def test_a_read_only_folder(tiny_toml: Path, finished: Path, tmp_path: Path):
 def attnbench(*arguments: str | Path, stdout: Any, **environment: str) -> tuple[int, str]:
     """Run a command in a process of its own; returns exit status and standard error."""
     command = [sys.executable, "-m", "compare", *map(str, arguments)]
-    known = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, env=known, check=False)
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, env=variables, check=False)
     return done.returncode, done.stderr.decode("ascii")
 
 
@@ -354,15 +354,12 @@ class Echo:
     def generate(self, lines: Sequence[str], **_: object) -> Sequence[Sequence[Translation]]:
         return [[Translation(text=line, score=0.0, tokens=[])] for line in lines]
 
-    def describe_translations(self, *_: object) -> list[str]:
-        return []
-
 
 def test_translations_are_utf8_on_any_terminal(monkeypatch: pytest.MonkeyPatch, refusal: Refusal):
     sentences, out = "Das Öl heißt 油.\n😀\n\nx\u2028y\n", io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    given = io.BufferedReader(io.BytesIO(f"\ufeff{sentences}".encode()))  # with a byte order mark
+    typed = io.BufferedReader(io.BytesIO(f"\ufeff{sentences}".encode()))  # with a byte order mark
     monkeypatch.setattr("compare.load_model", lambda *_: Echo())
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given, encoding="ascii"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(typed, encoding="ascii"))
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", out)
         assert main(["translate", "run"]) == 0

@@ -1,4 +1,4 @@
-"""What only a GPU can show: ``make test ARGS="-m gpu"``. Without one these tests are skipped."""
+"""Behaviour on a GPU: ``make test ARGS="-m gpu"``. Without one these tests are skipped."""
 
 import json
 import os
@@ -42,7 +42,8 @@ pytestmark = [
 ]
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")  # torch reads it at the first product alone
 DEVICE = torch.device("cuda")
-SIZE = 99  # of the vocabularies of ``many``
+SIZE = 99
+"""Size of the vocabularies of ``many``."""
 BATCH = make_batch(many(), np.arange(300))  # more than 3,072 tokens: embeddings have another kernel for these
 PRECISIONS = ["fp32", "bf16"]
 TWO_LAYERS = {
@@ -158,14 +159,14 @@ def test_loss_and_gradients_are_those_of_the_cpu(
     monkeypatch.setitem(contract.TINY, "dropout", 0.0)
     monkeypatch.setitem(contract.TINY, "attention_dropout", 0.0)
     criterion = criterion_of(name).to(dtype)
-    found = []
+    losses = []
     for device in (torch.device("cpu"), DEVICE):
         criterion.to(device).zero_grad(set_to_none=True)
         loss = compute_loss(criterion, BATCH.to(device))
         (loss.minimised / loss.tokens).backward()
         gradients = [p.grad.flatten() for p in criterion.parameters() if p.grad is not None]
-        found.append((loss.minimised.detach().cpu(), torch.cat(gradients).cpu()))
-    (loss_cpu, cpu), (loss_gpu, gpu) = found
+        losses.append((loss.minimised.detach().cpu(), torch.cat(gradients).cpu()))
+    (loss_cpu, cpu), (loss_gpu, gpu) = losses
     torch.testing.assert_close(loss_gpu, loss_cpu, rtol=error, atol=0)
     assert (gpu - cpu).norm() < error * cpu.norm()
 
@@ -206,7 +207,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     trainer(stream, whole, bleus(1, 2, 3, 4, 5), **settings).run()
     with pytest.raises(Interrupted, match=f"update {at} of 10"):
         trainer(stream, halves, bleus(1, 2, 3, 4, 5), interrupt, **settings).run()
-    torch.manual_seed(99)  # what the saved state must replace
+    torch.manual_seed(99)  # the saved state must replace this
     remaining = bleus(2, 3, 4, 5) if at == 3 else bleus(5)
     trainer(stream, halves, remaining, **settings).run()
     assert same_weights(whole / CHECKPOINTS / FINAL, halves / CHECKPOINTS / FINAL)
@@ -243,12 +244,13 @@ def test_a_gpu_translates_as_the_cpu(name: str, beam: int):
     model = make(name).double().eval()
     sharpen(model)
     src, mask = sources()
-    limits, found = torch.full((len(src),), 8), []
+    limits, searched = torch.full((len(src),), 8), []
     for device in (torch.device("cpu"), DEVICE):
         model.to(device)
         arguments = {"limits": limits, "special": SPECIAL, "beam_size": beam}
-        found.append(search(model, src.to(device), mask.to(device), **arguments))
-    assert [hypothesis.tokens for hypothesis in found[0]] == [hypothesis.tokens for hypothesis in found[1]]
+        searched.append(search(model, src.to(device), mask.to(device), **arguments))
+    on_cpu, on_gpu = ([hypothesis.tokens for hypothesis in hypotheses] for hypotheses in searched)
+    assert on_cpu == on_gpu
 
 
 @pytest.mark.parametrize("beam", [1, 3])

@@ -1,4 +1,4 @@
-"""Which package may import which: the table in CONTRIBUTING.md, checked against every import statement."""
+"""Imports between packages: every import statement obeys the order in the table of CONTRIBUTING.md."""
 
 import ast
 import re

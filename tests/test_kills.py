@@ -1,6 +1,7 @@
-"""Commands that are killed at operations on files: nothing is lost, and the same command again ends as ever.
+"""Commands that are killed, or whose power is cut: nothing is lost, and the same command again ends as ever.
 
-``make kill-test`` kills each command at 300 operations (``ATTNBENCH_KILLS=300``).
+``make kill-test`` kills each command at 300 operations on files (``ATTNBENCH_KILLS=300``), and cuts the power
+as often under each command that trains.
 """
 
 import gzip
@@ -10,9 +11,13 @@ import os
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
+import tempfile
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,6 +67,7 @@ COMMANDS = {
     "report": Command("report {out} -q", set_up=shutil.copytree),
     "publish": Command("publish {finished} --out {out}"),
     "budgets": Command("run {config} --set train.budgets=[9,18] --out {out} -q", resumes=True),
+    "fine-tuning": Command("run {config} --set train.init_from={finished} --out {out} -q", resumes=True),
     "time-again": Command("run {config} --time-again --out {out} -q", set_up=shutil.copytree),
     "table": Command("table {out}", set_up=lambda *folders: outdated(*folders)),
     "plot": Command("plot {out} -q", set_up=shutil.copytree),
@@ -119,7 +125,7 @@ def run(arguments: list[str], errors: Path, at: int, signum: int) -> None:
 
     data.workers.SERIAL_BLOCKS, data.formats.BLOCK_PAIRS = 0, 10  # several blocks for each of two processes
     data.workers.available_cores = lambda: 2
-    # What takes most of the time: the files of plots are written all the same.
+    # Drawing takes most of the time; the files of plots are written all the same.
     matplotlib.figure.Figure.savefig = lambda _, file, **__: file.write(b"<svg></svg>")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
@@ -151,7 +157,7 @@ def run(arguments: list[str], errors: Path, at: int, signum: int) -> None:
     try:
         status = call(arguments)
         os.write(2, f"{count}\n".encode())
-    except FileExistsError as error:  # of save_pretrained, which is no command
+    except FileExistsError as error:  # raised by save_pretrained, which is no command
         os.write(2, f"{error}\n".encode())
     except KeyboardInterrupt:  # before or after the command, as when Python starts or ends
         status = 130
@@ -255,3 +261,83 @@ def test_processes_share_an_experiment_of_which_some_are_killed(inputs: Inputs, 
     assert end(start(arguments, tmp_path / "errors"), tmp_path / "errors")[0] == 0
     assert differences(read_contents(tmp_path / "out"), read_contents(inputs.finished)) == []
     assert leftovers(tmp_path) == []
+
+
+# Power cuts: a copy of the disk while the process stands still holds what has reached the disk, and no more.
+
+
+MOUNTS = ["defaults", "data=writeback,noauto_da_alloc,commit=1", "data=writeback,noauto_da_alloc,commit=100"]
+"""Options of ext4: by the last two, names reach the disk before or long after what they name."""
+
+
+class Disk:
+    """An ext4 file system in a file."""
+
+    def __init__(self, image: Path, folder: Path) -> None:
+        self.image, self.folder, self.mounts = image, folder, 0
+        folder.mkdir()
+        subprocess.run(["truncate", "--size", "64M", image], check=True)
+        subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
+        self.empty = self.read()
+
+    def mount(self) -> None:
+        """Mount it, with other options each time."""
+        options = f"loop,{MOUNTS[self.mounts % len(MOUNTS)]}"
+        self.mounts += 1
+        subprocess.run(["mount", "-o", options, self.image, self.folder], check=True, capture_output=True)
+
+    def read(self) -> bytes:
+        """Return what the disk holds, at a moment without writing by the kernel."""
+        content = self.image.read_bytes()
+        while (again := self.image.read_bytes()) != content:
+            content = again
+        return content
+
+    def replace(self, content: bytes) -> None:
+        """Unmount it and write what it holds from now on."""
+        subprocess.run(["umount", self.folder], check=False, capture_output=True)
+        self.image.write_bytes(content)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    """A disk that this user may mount, in memory, where fsync takes no time."""
+    memory = Path("/dev/shm")
+    try:
+        with tempfile.NamedTemporaryFile(dir=memory if memory.is_dir() else tmp_path) as image:
+            disk = Disk(Path(image.name), tmp_path / "mounted")
+            disk.mount()
+            yield disk
+            disk.replace(b"")
+    except (FileNotFoundError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no ext4 file system can be mounted here: {error}")
+
+
+@pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.resumes])
+def test_a_power_cut_loses_no_result(name: str, inputs: Inputs, disk: Disk, tmp_path: Path):
+    """The power is cut once or twice, some times just after the end, before the command may finish."""
+    errors, out = tmp_path / "errors", disk.folder / "out"
+    arguments = shlex.split(COMMANDS[name].arguments.format(out=out, **inputs._asdict()))
+    status, text = end(start(arguments, errors), errors)
+    assert status == 0, text
+    operations, reference = int(text.split()[-1]), read_contents(out)
+    disk.replace(disk.empty)
+    cuts = KILLS or 2
+    for number in range(cuts):
+        disk.mount()
+        at = 1 + (2 * number + 1) * (operations + operations // 4) // (2 * cuts)
+        process = start(arguments, errors, at, signal.SIGSTOP)
+        with suppress(FileNotFoundError, ProcessLookupError):  # the process has ended
+            while "State:\tT" not in Path(f"/proc/{process.pid}/status").read_text():
+                time.sleep(0.01)
+        content = disk.read()
+        process.kill()
+        process.join()
+        disk.replace(content)
+        if number % 2 or number == cuts - 1:
+            disk.mount()
+            status, text = end(start(arguments, errors), errors)
+            assert status == 0, text
+            assert differences(read_contents(out), reference) == []
+            assert leftovers(disk.folder) == []
+            disk.replace(disk.empty)

@@ -299,7 +299,15 @@ def _known(value: float) -> float | None:
 
 
 def measure_alignment(translator: Translator, gold: Gold) -> AlignmentMeasurement | None:
-    """Align the sentence pairs of ``gold`` with every head; None without attention to the source."""
+    """Align the sentence pairs of ``gold`` with every head; None without attention to the source.
+
+    Warnings about the texts are logged.
+    """
+    translator.log_warnings([pair.src for pair in gold.pairs], [pair.tgt for pair in gold.pairs])
+    return _measure(translator, gold)
+
+
+def _measure(translator: Translator, gold: Gold) -> AlignmentMeasurement | None:
     pairs = (_measure_pair(pair, gold) for pair in attend_words(translator, gold.pairs))
     first = next(pairs, None)
     return None if first is None else reduce(AlignmentMeasurement.plus, pairs, first)
@@ -369,13 +377,13 @@ def align_experiment(finished: FinishedExperiment) -> Alignments:
     for run in finished.runs:
         logger.info(f"aligning {test}: {run.folder.name}")
         translator = load_model(run.folder)
-        tested = measure_alignment(translator, test_gold)
+        tested = _measure(translator, test_gold)
         if tested is None:
             continue
         alignments.spread.append(run.names | tested.spread())
         if not has_gold:
             continue
-        valid = cast("AlignmentMeasurement", measure_alignment(translator, valid_gold))
+        valid = cast("AlignmentMeasurement", _measure(translator, valid_gold))
         heads = range(len(valid.heads))
         alignments.rows.extend(run.names | row for row in best_choice_rows(valid, tested))
         alignments.heads.extend(run.names | valid.row(valid.best(ARG_MAX, [head])) for head in heads)

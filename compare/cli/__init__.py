@@ -12,10 +12,10 @@ import typer
 # Importing a module adds its commands.
 from compare.cli import data, results, text, training  # noqa: F401
 from compare.cli.options import app, print_visible
-from compare.system.locks import Locked
 from compare.system.log import discard, hide_messages
 from compare.system.messages import first_line, is_out_of_memory
 from compare.system.processes import Interrupted, Terminated, is_main_process, raise_on_signals
+from data.locks import Locked
 from data.text import visible
 
 __all__ = ["app", "main"]
@@ -102,9 +102,17 @@ def _flushed(status: int) -> int:
         return 2
 
 
+REMEDIES = {
+    errno.ENOTDIR: ": a part of this path is a file; name another",
+    errno.EACCES: ": change its permissions, or name another",
+}
+"""Remedies of the system's errors, by number."""
+
+
 def _one_line(error: ValueError | OSError) -> str:
     message = str(error)
     if isinstance(error, OSError) and error.strerror:
         prefix = "standard output: " if error.errno == errno.ENOSPC else ""  # our own files are named already
         message = f"{error.filename}: {error.strerror}" if error.filename else f"{prefix}{error.strerror}"
+        message += REMEDIES.get(error.errno or 0, "")
     return " ".join(map(visible, message.splitlines()))

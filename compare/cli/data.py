@@ -11,7 +11,6 @@ import typer
 import compare
 from compare.cli import options as cli
 from compare.report.table_formats import list_text
-from compare.system.locks import lock_folder
 from compare.system.log import counting
 from compare.system.messages import program_name
 
@@ -219,7 +218,7 @@ def get(
     Example: attnbench data get multi30k --src en --tgt fr
     """
     from compare.report.corpus import addresses, entries, render_catalogue
-    from data.named import fetch, named_corpus
+    from data.named import fetch
 
     if name is None or list_corpora:
         cli.show(entries(), render_catalogue(), as_json=as_json)
@@ -229,8 +228,7 @@ def get(
         text = "\n".join(f"{file['file']}  {file['from'][0]}" for file in files)
         cli.show(files, text, as_json=as_json)
         return 0
-    downloads = out / "downloads" / named_corpus(name).name
-    with counting("MB") as progress, lock_folder(downloads, wait=True):
+    with counting("MB") as progress:
         folder = fetch(name, src, tgt, out, progress)
     cli.show({"folder": str(folder)}, str(folder), as_json=as_json)
     return 0

@@ -94,6 +94,12 @@ def flag(name: str, about: str, **more: Any) -> Any:
     return typer.Option(f"--{name}", help=about, **more)
 
 
+def ensure_suffix(out: Path | None, suffix: str) -> None:
+    """Raise ValueError if a file to write ends otherwise: it may be another file of the user's."""
+    if out is not None and out.suffix != suffix:
+        raise ValueError(f"--out {out}: name a file that ends with {suffix}")
+
+
 def list_option(about: str, rows: Callable[[], Sequence[Mapping[str, Any]]]) -> Any:
     """Declare ``--list``, which prints rows and stops, whatever the arguments are."""
 

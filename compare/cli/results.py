@@ -192,6 +192,7 @@ def report(
     """
     from compare.report.result_table import refresh_views
 
+    cli.ensure_suffix(out, ".html")
     refresh_views(folder)
     cli.print_visible(compare.build_report(folder, tuning=tuning, out=out, data_root=corpus))
     return 0

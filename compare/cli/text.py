@@ -43,6 +43,7 @@ def translate(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="With --sample: seed of the draws [default: 1].")] = None,
     device: cli.Device = "cpu",
+    quiet: cli.Quiet = False,
     as_json: cli.AsJson = False,
 ) -> int:
     """Translate standard input with a trained model.
@@ -97,8 +98,6 @@ def translate(
                     if several_asked
                     else translation.text
                 )
-    for warning in model.describe_translations(lines, [several[0] for several in translations]):
-        cli.print_visible(f"warning: {warning}", file=sys.stderr)
     return 0
 
 
@@ -327,6 +326,8 @@ def align(
     runs = [path for path in systems if path.is_dir()]
     if links is not None and len({run.resolve().name for run in runs}) < len(runs):
         raise ValueError("two runs have the same name, so --out would mix their files: align one at a time")
+    if links is not None and not runs:
+        raise ValueError("--out has no effect without a run: leave it out")
     pairs = compare.read_gold(gold, src, tgt, first_word=first_word, reverse=reverse)
     alignments = {
         str(path): compare.read_proposed_links(path, pairs) for path in systems if not path.is_dir()
@@ -335,8 +336,6 @@ def align(
     rows: list[dict[str, Any]] = []
     for run in runs:
         translator = compare.load_model(run)
-        for warning in translator.describe_sources([pair.src for pair in pairs.pairs]):
-            logger.warning(f"{run}: {warning}")
         measured = compare.measure_alignment(translator, pairs)
         if measured is None:
             raise ValueError(

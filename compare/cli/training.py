@@ -256,8 +256,7 @@ def bench(
         steps=steps,
         synthetic=synthetic,
     )
-    if out is not None and out.is_dir():
-        raise ValueError(f"--out {out} is a folder: name a file")
+    cli.ensure_suffix(out, ".json")
     runs = compare.resolve_models(compare.load_experiment(config, settings or []), str(config))
     if dry_run:
         names = compare.planned_timings(runs, plan)

@@ -79,8 +79,14 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is {what}")
     try:
         return tomllib.loads(content.decode("utf-8-sig"))  # Notepad writes a byte order mark
-    except (ValueError, RecursionError) as error:  # invalid TOML or UTF-8, or ten thousand brackets
+    except UnicodeDecodeError as error:
+        line = 1 + content.count(b"\n", 0, error.start)
+        byte = content[error.start]
+        raise ValueError(f"{path}, line {line}: 0x{byte:02x} is not UTF-8: save the file as UTF-8") from None
+    except (ValueError, RecursionError) as error:  # invalid TOML, or ten thousand brackets
         hint = "put text in quotes, and write / instead of \\ in paths"
+        if re.search("twice|overwrite", str(error)):
+            hint = "write each key and each [table] once; [[models]] may be repeated"
         raise ValueError(f"{path}: not TOML: {error}; {hint}") from None
 
 

@@ -23,7 +23,7 @@ from compare.config.sections import (
 )
 from compare.models.presets import find_preset
 from compare.models.registry import ExternalSystem, ResolvedModel, TaskName
-from compare.optim import OptimConfig
+from compare.optim_config import OptimConfig
 from compare.scoring import language_tokenizer
 from compare.settings import convert_setting
 from compare.system.device import has_fast_bf16, pick_device

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from compare.optim import DECAY, decay_updates
+from compare.optim_config import DECAY, decay_updates
 from compare.scoring import LANGUAGE_TOKENIZERS, Tokenizer
 from compare.settings import Fraction, Natural, NonNegative, Positive, Section, convert_setting, setting
 from compare.system.messages import abbreviate

@@ -1,6 +1,7 @@
 """Translation of text with a trained model, and its attention weights."""
 
 import copy
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from compare.attention.weights import SentenceAttention
     from compare.decoding.sampling import Sampling
     from compare.models.registry import Model
+
+logger = logging.getLogger(__name__)
 
 MAX_SHOWN = 1_000
 """Tokens of the longest sentence whose attention is drawn, one row or column per token."""
@@ -176,21 +179,25 @@ class Translator:
         """Translate lines of text, or one line; the translation of a line does not depend on the others.
 
         Returns one detokenised translation per line, a single line of text, empty for a blank line.
-        ``beam_size`` None is that of the run's config.
+        ``beam_size`` None is that of the run's config. Warnings are logged.
         """
         if isinstance(lines, str):
-            return self.translate_all([lines], [self.penalty], beam_size=beam_size)[0][0]
-        return self.translate_all(lines, [self.penalty], beam_size=beam_size)[0]
+            return self.translate([lines], beam_size=beam_size)[0]
+        return [best.text for (best,) in self.generate(lines, beam_size=beam_size)]
 
     def translate_all(
-        self, lines: Sequence[str], penalties: Sequence[LengthPenalty], *, beam_size: int | None = None
-    ) -> list[list[str]]:
+        self,
+        lines: Sequence[str],
+        penalties: Sequence[LengthPenalty] = (),
+        *,
+        beam_size: int | None = None,
+    ) -> list[list[Translation]]:
         """Translate lines with each of several length penalties, at about the cost of one of them.
 
-        Returns for each penalty the translations as ``translate`` gives them.
+        Returns for each penalty the best translation of each line. No warning is logged.
         """
-        by_penalty = self._translations(lines, Request(penalties, beam_size))
-        return [[several[0].text for several in translations] for translations in by_penalty]
+        by_penalty = self._translations(lines, Request(penalties or [self.penalty], beam_size))
+        return [[best for (best,) in translations] for translations in by_penalty]
 
     def generate(
         self,
@@ -205,12 +212,20 @@ class Translator:
         Returns for each line ``n_best`` translations: by beam search the best first, of which the first is
         that of ``translate``; by sampling as drawn. Different ids may give equal texts. A blank line has one
         translation, which is empty. A ValueError says that options are out of range, or that there are both
-        ``beam_size`` and ``sampling``.
+        ``beam_size`` and ``sampling``. Warnings are logged.
         """
         if sampling is not None and beam_size is not None:
             raise ValueError("sampling has no beam_size: leave one of them out")
         request = Request([self.penalty], beam_size, n_best, sampling)
         (translations,) = self._translations(lines, request)
+        full = [line for line in lines if line.strip()]
+        best = [first for first, *_ in translations]
+        self.log_warnings(full)
+        for warning in (
+            *describe_cuts(sum(translation.is_cut for translation in best), len(best)),
+            *describe_repetition([translation.text for translation in best if translation.text], full),
+        ):
+            logger.warning(warning)
         return translations
 
     def search(self, lines: Sequence[str], beam_size: int | None = None) -> list[Hypothesis]:
@@ -307,28 +322,28 @@ class Translator:
         self.progress("translating", total, total)
         return results
 
-    def describe_sources(self, lines: Sequence[str]) -> list[str]:
-        """List what is wrong with a text for this model: tokens that it does not know, and its form."""
-        vocabulary = self.vocabularies.src
-        forms = [finding for finding in describe_text(lines, unspaced=False) if finding.form not in CUT]
-        unknown = describe_unknown(lines, vocabulary.encode_all(lines), vocabulary, "source text")
-        return [*unknown, *(f"source text: {finding}" for finding in forms)]
+    def describe_input(self, sources: Sequence[str], targets: Sequence[str] = ()) -> list[str]:
+        """List warnings about texts that the model reads: unknown tokens, and forms that plain text lacks."""
+        warnings = []
+        texts = {"source text": sources, "target text": targets}
+        for (name, lines), vocabulary in zip(texts.items(), self.vocabularies, strict=False):
+            if lines and (self.reads_source or name != "source text"):
+                warnings += describe_unknown(lines, vocabulary.encode_all(lines), vocabulary, name)
+                forms = describe_text(lines, unspaced=False)
+                warnings += [f"{name}: {finding}" for finding in forms if finding.form not in CUT]
+        return warnings
 
-    def describe_translations(self, lines: Sequence[str], translations: Sequence[Translation]) -> list[str]:
-        """List what is wrong with sources and their translations: unknown tokens, forms, cuts, repetition."""
-        texts = [translation.text for translation in translations if translation.text]
-        return [
-            *self.describe_sources([line for line in lines if line.strip()]),
-            *describe_cuts(sum(translation.is_cut for translation in translations), len(translations)),
-            *describe_repetition(texts, [line for line in lines if line.strip()]),
-        ]
+    def log_warnings(self, sources: Sequence[str], targets: Sequence[str] = ()) -> None:
+        """Log the warnings about texts that the model reads, see ``describe_input``."""
+        for warning in self.describe_input(sources, targets):
+            logger.warning(f"{self.label}: {warning}" if self.label else warning)
 
     @torch.inference_mode()
     def attend(self, line: str, translation: str | None = None) -> "SentenceAttention":
         """Translate one line and compute the attention weights of every piece of the translation.
 
         With ``translation`` the model is made to write that one. ``plot()`` of the result draws the weights,
-        and a notebook shows them in a viewer.
+        and a notebook shows them in a viewer. Warnings are logged.
         """
         from compare.attention.weights import SentenceAttention
         from compare.models.styles import picture_family, style_of
@@ -339,6 +354,7 @@ class Translator:
         src_vocabulary, tgt = self.vocabularies
         ensure_lengths([src_vocabulary.encode(line)], "the sentence", MAX_SHOWN)
         ensure_lengths([tgt.encode(translation or "")], "the translation", MAX_SHOWN)
+        self.log_warnings([line], [translation] if translation else [])
         ids = self.search([line])[0].tokens if translation is None else tgt.encode(translation)
         src, src_mask = (part.to(self.device) for part in make_source_batch(self._encode([line])))
         self.model.eval()

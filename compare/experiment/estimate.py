@@ -8,7 +8,7 @@ from math import ceil
 import torch
 
 from compare.config.resolve import Run
-from compare.experiment.folder import PlannedRun
+from compare.experiment.open_runs import PlannedRun
 from compare.experiment.prepare import PreparedData
 from compare.experiment.timing import TrainingWork, first_updates, timing_seconds
 from compare.models.registry import build, build_meta_model, count_weights, training_bytes

@@ -28,7 +28,7 @@ from typing import Any
 
 from compare.config.resolve import Run, resolve_models
 from compare.config.sections import Experiment
-from compare.experiment.folder import PlannedRun
+from compare.experiment.open_runs import PlannedRun
 from compare.experiment.prepare import PreparedData, sides, training_batches
 from compare.experiment.run_model import RunModel, build_trainer, run_model
 from compare.experiment.timing import results_to_time

@@ -16,7 +16,7 @@ from compare.decoding.translator import Translator, describe_cuts
 from compare.protocol import EncoderDecoder
 from compare.results.records import LikelihoodSums
 from compare.results.run_folder import RunFolder, find_run, load_ensemble, load_model
-from compare.scoring import SystemScores, all_metrics, score_texts
+from compare.scoring import SystemScores, all_metrics, describe_references, score_texts
 from compare.training.loss import linear_cross_entropy
 from data.batches import Batch, BatchStream
 from data.encode import EncodedSplit, Sequences, ensure_lengths
@@ -68,7 +68,7 @@ class ForcedScores:
 def score_translations(
     translator: Translator, sources: Sequence[str], translations: Sequence[str]
 ) -> ForcedScores:
-    """Compute the probability of translations, in fp32 and in eval mode.
+    """Compute the probability of translations, in fp32 and in eval mode; warnings are logged.
 
     An ensemble gives each token the mean of its members' probabilities.
 
@@ -76,6 +76,13 @@ def score_translations(
         ValueError: the numbers of sources and translations differ or are 0, a sentence is too long, or the
             model computes NaN.
     """
+    scores = force_decode(translator, sources, translations)
+    translator.log_warnings(sources, translations)
+    return scores
+
+
+def force_decode(translator: Translator, sources: Sequence[str], translations: Sequence[str]) -> ForcedScores:
+    """Compute what ``score_translations`` does, without warnings: the texts have been described."""
     sources, translations = list_lines(sources), list_lines(translations)
     if len(sources) != len(translations) or not sources:
         raise ValueError(
@@ -171,8 +178,6 @@ def score_model(
         if src is None and translator.reads_source:
             raise ValueError(f"{name} is a translation model: give the source text with --src")
         logger.info(f"{name}: scoring {len(sources):,} sentences")
-        for warning in translator.describe_sources(sources) if translator.reads_source else ():
-            logger.warning(f"{name}: {warning}")
         scores[name] = score_translations(translator, sources, translations)
     return scores
 
@@ -203,6 +208,8 @@ def score_runs(
         ValueError: the texts differ in length, a model cannot be loaded, or two runs would write one file.
     """
     folders, src, reference_paths = as_paths(runs), Path(src), as_paths(references)
+    if out and Path(out).is_file():
+        raise FileExistsError(f"{out} is a file; name a folder with --out")
     names = [folder.resolve().name for folder in folders]
     files = [Path(out) / f"{name}.hyp" for name in (["+".join(names)] if ensemble else names)] if out else []
     for path in files:
@@ -217,17 +224,18 @@ def score_runs(
         ensure_parallel(src, len(lines), path, len(text))
     run = RunFolder.read(find_run(folders[0])).run
     joined, scoring = list(map(run.readable, texts)), all_metrics(run.scoring.tokenize)
+    about_references = describe_references(reference_paths, joined, scoring)
     scores, translations = dict[str, SystemScores](), list[Sequence[str]]()
     for name, translator in _load_systems(folders, device, ensemble=ensemble):
         logger.info(f"{name}: translating {len(lines):,} sentences")
-        best = [first for (first,) in translator.generate(lines)]
+        (best,) = translator.translate_all(lines)
         translations.append([translation.text for translation in best])
         scored = score_texts(translations[-1], *joined, scoring=scoring)
         warnings = [
-            *translator.describe_sources(lines),
+            *translator.describe_input(lines),
             *describe_cuts(sum(translation.is_cut for translation in best), len(best)),
         ]
-        scores[name] = replace(scored, warnings=(*warnings, *scored.warnings))
+        scores[name] = replace(scored, warnings=(*warnings, *scored.warnings, *about_references))
     for path, hypotheses in zip(files, translations, strict=False):  # an error above leaves no file
         write_atomically(path, "".join(f"{line}\n" for line in hypotheses))
     return scores

@@ -13,7 +13,7 @@ from compare.scoring import SPACED_TOKENIZERS, outcome_tests
 from data.batches import BatchStream
 from data.corpus import Corpus, embedded_corpus, find_corpus, read_corpus
 from data.encode import EncodedSplit, describe_unknown, encode_split, ensure_lengths
-from data.forms import describe_corpus
+from data.forms import SAMPLE_LINES, describe_corpus
 from data.vocabulary import SUBWORD_KINDS, VocabularyPair, build_pair
 
 logger = logging.getLogger(__name__)
@@ -115,7 +115,12 @@ def prepare_data(
             if split != "train":
                 ids = vocabulary.encode_all(lines)
                 ensure_lengths(ids, f"{corpus.name}, {split}.{language}")
-                warnings += describe_unknown(lines, ids, vocabulary, f"{split}, {language}")
+            elif source:  # earlier vocabularies may lack the words of this text
+                lines = lines[:SAMPLE_LINES]
+                ids = vocabulary.encode_all(lines)
+            else:
+                continue
+            warnings += describe_unknown(lines, ids, vocabulary, f"{split}, {language}")
     for warning in warnings:
         logger.warning(warning)
     size, smallest = run.vocabulary.size, min(map(len, vocabularies))

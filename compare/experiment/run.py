@@ -12,7 +12,7 @@ from compare.config.resolve import Run, resolve_models
 from compare.config.sections import Experiment, SystemConfig
 from compare.experiment.compute_result import ensure_columns_of_metrics
 from compare.experiment.estimate import RunEstimate, estimate_runs, log_duration
-from compare.experiment.folder import (
+from compare.experiment.open_runs import (
     PlannedRun,
     begin_run,
     locked_for_setup,
@@ -35,12 +35,12 @@ from compare.results.store import (
 )
 from compare.scoring import make_bleu
 from compare.system.device import tune_cpu
-from compare.system.locks import LOCK, Locked, lock_folder
 from compare.system.log import Reporter, log_to_file
 from compare.system.messages import abbreviate, did_you_mean
 from compare.system.plugins import code_version
 from compare.system.processes import join_processes
 from data.files import remove_leftovers
+from data.locks import LOCK, Locked, lock_folder
 from data.vocabulary import SPECIALS
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import torch
 from compare.decoding.search import GridPoint, LengthPenalty, choose_penalty, length_penalties
 from compare.decoding.translator import Translator
 from compare.experiment.compute_result import all_code_versions, compute_figures, unfinished_result
-from compare.experiment.likelihood import score_translations
+from compare.experiment.likelihood import force_decode
 from compare.experiment.prepare import PreparedData
 from compare.models.registry import build
 from compare.results.records import Likelihoods, RawSpeed, Selection, read_selection
@@ -151,7 +151,7 @@ def evaluate_run(folder: RunFolder, translator: Translator, corpus: Corpus) -> f
         seconds = 0.0
         for test in corpus.tests:
             start = time.perf_counter()
-            translations = [best for (best,) in translator.generate(corpus.splits[test].src)]
+            (translations,) = translator.translate_all(corpus.splits[test].src)
             seconds += time.perf_counter() - start
             at_limit[test] = sum(translation.is_cut for translation in translations)
             write_atomically(
@@ -159,7 +159,7 @@ def evaluate_run(folder: RunFolder, translator: Translator, corpus: Corpus) -> f
             )
     if corpus.tests:
         scores = {
-            test: score_translations(translator, corpus.splits[test].src, corpus.splits[test].tgt)
+            test: force_decode(translator, corpus.splits[test].src, corpus.splits[test].tgt)
             for test in corpus.tests
         }
         likelihoods = Likelihoods(
@@ -184,7 +184,8 @@ def select_penalty(folder: RunFolder, translator: Translator, valid: Pairs) -> L
             return earlier.penalty
     logger.info(f"{run.label}: choosing one of {len(penalties)} length penalties on the validation set")
     grid, references = list[GridPoint](), run.readable(valid.tgt)
-    for penalty, texts in zip(penalties, translator.translate_all(valid.src, penalties), strict=True):
+    for penalty, translations in zip(penalties, translator.translate_all(valid.src, penalties), strict=True):
+        texts = [translation.text for translation in translations]
         bleu, ratio = bleu_and_length_ratio(texts, references, run.scoring.tokenize)
         form, alpha = penalty.normalization, penalty.alpha
         grid.append(GridPoint(normalization=form, length_penalty=alpha, bleu=bleu, length_ratio=ratio))

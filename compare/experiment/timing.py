@@ -28,7 +28,6 @@ from compare.results.store import (
     write_record,
 )
 from compare.system.device import set_numerics
-from compare.system.locks import lock_folder
 from compare.system.messages import first_line, is_out_of_memory
 from compare.system.plugins import source_version
 from compare.system.timer import (
@@ -47,6 +46,7 @@ from compare.training.optimizer import build_optimizer
 from compare.training.step import train_step
 from data.batches import Batch, BatchStream
 from data.files import hash_file
+from data.locks import lock_folder
 
 logger = logging.getLogger(__name__)
 

@@ -22,19 +22,19 @@ import msgspec
 from compare.config.parse import SCHEMA, absolute_root, parse_value, to_toml
 from compare.config.resolve import resolve_model, resolve_models
 from compare.config.sections import Experiment, ModelConfig
-from compare.experiment.folder import choose_models
 from compare.experiment.launch import Launch
+from compare.experiment.open_runs import choose_models
 from compare.experiment.run import run_experiment
 from compare.experiment.shorten import WARM_UPS, shorten_warmups
-from compare.optim import OptimConfig
+from compare.optim_config import OptimConfig
 from compare.results.run_folder import RunFolder
 from compare.results.store import REGISTRY, Result, Status, read_result, read_results
-from compare.system.locks import Locked, lock_folder
 from compare.system.log import Reporter
 from compare.system.messages import did_you_mean
 from compare.training.checkpoints import CHECKPOINTS
 from compare.training.log import read_metrics
 from data.files import write_atomically
+from data.locks import Locked, lock_folder
 
 logger = logging.getLogger(__name__)
 
@@ -313,7 +313,7 @@ def _collect_trials(folder: Path, plan: TuningPlan) -> list[TrialResult]:
         run = RunFolder.read(folder / result.run)
         settings = run.run.model.settings()
         drawn = {name: value for name, value in draws[int(number) - 1].items() if name in settings}
-        for name in drawn.keys() - {*WARM_UPS}:
+        for name in sorted(drawn.keys() - {*WARM_UPS}):
             if settings[name] != drawn[name]:
                 raise ValueError(
                     f"{folder} holds another search ({name} of trial {number} is {settings[name]} "

@@ -30,10 +30,10 @@ from compare.results.store import (
     write_record,
 )
 from compare.scoring import METRICS, SystemScores
-from compare.system.locks import lock_folder
 from data.corpus import Corpus
 from data.files import as_paths, hash_file
-from data.text import ensure_parallel, hash_decompressed, read_lines
+from data.locks import lock_folder
+from data.text import ensure_parallel, hash_decompressed, iter_lines, read_lines
 
 COMET_PACKAGE = "unbabel-comet==2.2.6"
 """Package that uvx installs in an environment of its own."""
@@ -129,15 +129,19 @@ def _read_files(name: str, files: str, systems: int, runs: Sequence[str]) -> lis
 
 
 def _read_scores(path: Path, signature: str) -> SegmentScores:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    if lines and lines[0].startswith("#"):
-        signature = lines.pop(0).lstrip("#").strip()
-    try:
-        segments = [float(line) for line in lines]
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    if not segments or not all(map(math.isfinite, segments)):
-        raise ValueError(f"{path}: must have one finite score per line")
+    segments = []
+    for number, line in enumerate(iter_lines(path, allow_blank=True), start=1):
+        if number == 1 and line.startswith("#"):
+            signature = line.lstrip("#").strip()
+            continue
+        try:
+            segments.append(float(line))
+        except ValueError:
+            segments.append(math.nan)
+        if not math.isfinite(segments[-1]):
+            raise ValueError(
+                f"{path}, line {number}: {line!r:.60} is not a finite number; write one score per line"
+            )
     return SegmentScores(segments=segments, signature=signature)
 
 

@@ -26,7 +26,7 @@ from compare.models.registry import (
     family_of,
     forward_flops,
 )
-from compare.optim import OptimConfig
+from compare.optim_config import OptimConfig
 from compare.system.messages import abbreviate, did_you_mean
 
 SENTENCE_TOKENS = 20

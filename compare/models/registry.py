@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from compare.models.flops import count_multiply_adds
 from compare.models.hybrid import UNUSED, HybridConfig, Ladder, LadderConfig, build_hybrid
-from compare.optim import OptimConfig
+from compare.optim_config import OptimConfig
 from compare.protocol import EncoderDecoder
 from compare.system.measure import physical_memory_bytes
 from compare.system.plugins import is_of_plugin

@@ -258,8 +258,6 @@ def attend_with(
     attentions = {}
     for name, run in runs.items():
         result, translator = read_result(run), load_model(run)
-        for warning in translator.describe_sources([sentence]):
-            logger.warning(f"{name}: {warning}")
         attention = translator.attend(sentence, translation)
         details = [f"{result.updates:,} updates"]
         if result.bleu is not None:

@@ -56,9 +56,9 @@ from compare.results.store import (
     write_record,
 )
 from compare.scoring import METRICS
-from compare.system.locks import Locked, lock_folder
 from compare.system.plugins import plugin_problem
 from data.files import as_paths, write_atomically
+from data.locks import Locked, lock_folder
 from data.text import visible_lines
 
 if TYPE_CHECKING:

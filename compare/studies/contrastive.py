@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from statistics import fmean
 
 from compare.decoding.translator import Translator
-from compare.experiment.likelihood import score_translations
+from compare.experiment.likelihood import force_decode
 from compare.models.styles import RECURRENT, TRANSFORMER
 from compare.results.formatting import Row
 from compare.studies.experiments import obtain_translators
@@ -71,7 +71,7 @@ def passes(translator: Translator, pairs: Sequence[Contrast]) -> list[bool]:
     """Say of each pair whether a model gives the right translation the higher probability; a tie is wrong."""
     sources = [pair.src for pair in pairs]
     right, wrong = (
-        score_translations(translator, sources, texts).sentences
+        force_decode(translator, sources, texts).sentences
         for texts in ([pair.right for pair in pairs], [pair.wrong for pair in pairs])
     )
     alike = sum(one.pieces == other.pieces for one, other in zip(right, wrong, strict=True))

@@ -57,22 +57,22 @@ def _packages() -> Iterator[Diagnosis]:
     except metadata.PackageNotFoundError:
         yield Diagnosis(topic="attnbench", text="not installed: pip install -e .", level="missing")
         return
-    for text in sorted(requirements, key=lambda text: "extra ==" in text):  # required packages come first
-        requirement, wanted = Requirement(text), text.split(";")[0].strip()
+    for line in sorted(requirements, key=lambda line: "extra ==" in line):  # required packages come first
+        requirement, wanted = Requirement(line), line.split(";")[0].strip()
         if requirement.extras:  # such as sacrebleu[ja], whose version is that of sacrebleu
             continue
-        extra = re.search(r"extra == ['\"](\w+)['\"]", text)
+        extra = re.search(r"extra == ['\"](\w+)['\"]", line)
         level: Level = "note" if extra else "missing"
         try:
             version = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
             hint = f"optional: pip install 'attnbench[{extra[1]}]'" if extra else f"pip install '{wanted}'"
-            found = f"not installed; {hint}"
+            text = f"not installed; {hint}"
         else:
             fits = requirement.specifier.contains(version, prereleases=True)
-            found = version if fits else f"{version} does not fit: pip install '{wanted}'"
+            text = version if fits else f"{version} does not fit: pip install '{wanted}'"
             level = "ok" if fits else level
-        yield Diagnosis(topic=requirement.name, text=found, level=level)
+        yield Diagnosis(topic=requirement.name, text=text, level=level)
 
 
 def _processor() -> Iterator[Diagnosis]:

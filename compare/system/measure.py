@@ -1,6 +1,5 @@
 """Memory, energy, and the share of the processor that this process has."""
 
-import ctypes
 import gc
 import logging
 import os
@@ -13,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import torch
 
 from compare.system.device import clock_mhz
+from data.workers import return_freed_memory
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +39,7 @@ def reset_peak_memory(device: torch.device) -> None:
         torch.cuda.reset_peak_memory_stats(device)
         return
     gc.collect()
-    with suppress(OSError, AttributeError):  # only glibc can; where it cannot, freed memory counts as used
-        ctypes.CDLL(None).malloc_trim(0)
+    return_freed_memory()
     with suppress(OSError):  # only Linux can; elsewhere the peak is that of the whole process
         Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM to the memory in use now
 
@@ -207,13 +206,13 @@ class SharedThreads:
         if not self.active or now < self._since + self.WINDOW_S:
             return
         share, threads, self._since = self._meter.take(), torch.get_num_threads(), now
-        kept = max(1, int(threads * share + self.SPARE))
-        if kept < threads:
-            self._tell(share, kept)
+        useful = max(1, int(threads * share + self.SPARE))
+        if useful < threads:
+            self._tell(share, useful)
         if self.fixed:
             return
-        if kept < threads:
-            torch.set_num_threads(kept)
+        if useful < threads:
+            torch.set_num_threads(useful)
             self._trial_at, self._wait = now + self._wait, min(2 * self._wait, self.MAX_TRIAL_S)
         elif threads == self.all:
             self._wait = self.TRIAL_S
@@ -227,15 +226,15 @@ class SharedThreads:
         if self.active and not self.fixed:
             torch.set_num_threads(self.all)
 
-    def _tell(self, share: float, kept: int) -> None:
+    def _tell(self, share: float, useful: int) -> None:
         """Say, once in this process, that the processor is shared, and what follows."""
         if self._told or (self.fixed and share > 0.6):
             return
         SharedThreads._told = True
         busy = f"other programs use the processor (this one's share: {share:.0%})"
         if self.fixed:
-            logger.warning(f"{busy}: training may be faster with OMP_NUM_THREADS={kept}")
+            logger.warning(f"{busy}: training may be faster with OMP_NUM_THREADS={useful}")
         else:
             logger.info(
-                f"{busy}: {kept} of {self.all} threads until they end; OMP_NUM_THREADS fixes the number"
+                f"{busy}: {useful} of {self.all} threads until they end; OMP_NUM_THREADS fixes the number"
             )

@@ -19,16 +19,16 @@ SHORT_REPR = Repr()
 SHORT_REPR.maxstring = SHORT_REPR.maxother = 80
 
 
-def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.4) -> str:
-    """Suggest the ``known`` name nearest to ``name``, or list all of them if none is near."""
-    names = list(known)
+def did_you_mean(name: str, valid: Iterable[str], cutoff: float = 0.4) -> str:
+    """Suggest the ``valid`` name nearest to ``name``, or list all of them if none is near."""
+    names = list(valid)
     near = nearest(name, names, cutoff)
     return f"did you mean {near!r}?" if near is not None else f"known are {', '.join(names)}"
 
 
-def nearest(name: str, known: Iterable[str], cutoff: float = 0.4) -> str | None:
-    """Return the ``known`` name nearest to ``name``; None if the similarity of none reaches ``cutoff``."""
-    return next(iter(get_close_matches(name[:MAX_COMPARED], list(known), n=1, cutoff=cutoff)), None)
+def nearest(name: str, valid: Iterable[str], cutoff: float = 0.4) -> str | None:
+    """Return the ``valid`` name nearest to ``name``; None if the similarity of none reaches ``cutoff``."""
+    return next(iter(get_close_matches(name[:MAX_COMPARED], list(valid), n=1, cutoff=cutoff)), None)
 
 
 def ensure_folder(folder: Path) -> None:

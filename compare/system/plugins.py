@@ -81,11 +81,11 @@ def is_of_plugin(part: Any) -> bool:
 
 def user_line(error: BaseException) -> str:
     """Return "FILE:LINE" of the innermost call of an error that is not in our code, Python's or torch's."""
-    known = {*PACKAGES, "torch", *sys.stdlib_module_names}
+    ours = {*PACKAGES, "torch", *sys.stdlib_module_names}
     lines = [
         f"{frame.f_code.co_filename}:{line}"
         for frame, line in traceback.walk_tb(error.__traceback__)
-        if str(frame.f_globals.get("__name__")).partition(".")[0] not in known
+        if str(frame.f_globals.get("__name__")).partition(".")[0] not in ours
     ]
     return lines[-1] if lines else ""
 

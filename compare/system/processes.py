@@ -40,7 +40,7 @@ RESEND_S = 0.05
 def _end_signals() -> list[int]:
     """SIGTERM, and SIGHUP of a terminal that is closed, unless it is ignored, as under nohup."""
     hangups = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []  # Windows has none
-    return [signal.SIGTERM, *(each for each in hangups if signal.getsignal(each) != signal.SIG_IGN)]
+    return [signal.SIGTERM, *(signum for signum in hangups if signal.getsignal(signum) != signal.SIG_IGN)]
 
 
 class Interrupted(Exception):
@@ -136,8 +136,8 @@ def stop_on_signals() -> Iterator[StopRequest]:
     def record(signum: int, _: FrameType | None) -> None:
         request.signum = request.signum or signum
         if "SUBMITIT_EXECUTOR" not in os.environ:
-            for each, handler in before.items():
-                signal.signal(each, handler)
+            for earlier, handler in before.items():
+                signal.signal(earlier, handler)
 
     with _handle([signal.SIGINT, *_end_signals()], record) as before:
         yield request
@@ -229,7 +229,7 @@ class Processes:
 
     @property
     def is_main(self) -> bool:
-        """Whether this is process 0, which decides and writes files."""
+        """Tell if this is process 0, which decides and writes files."""
         return self.rank == 0
 
     def gather(self, work: Callable[[], T]) -> list[T]:
@@ -247,11 +247,11 @@ class Processes:
         import torch.distributed as dist
 
         mine, error = _try(work)
-        found: list[Any] = [None] * self.size
+        gathered: list[Any] = [None] * self.size
         with _name_lost_process():
-            dist.all_gather_object(found, (mine, _portable(error)), group=self._waiting)
-        self._raise(error or next((other for _, other in found if other is not None), None))
-        return [result for result, _ in found]
+            dist.all_gather_object(gathered, (mine, _portable(error)), group=self._waiting)
+        self._raise(error or next((other for _, other in gathered if other is not None), None))
+        return [result for result, _ in gathered]
 
     def on_main(self, work: Callable[[], T]) -> T:
         """Run ``work`` in process 0 while the others wait; all get its result, or its exception."""

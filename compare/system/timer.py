@@ -191,7 +191,7 @@ def best_reference(machine: Machine, seconds: float) -> float:
         best = msgspec.json.decode(path.read_bytes(), type=dict[str, float])
     if seconds < best.get(key, math.inf):
         best[key] = seconds
-        with suppress(OSError):  # of a user without a home
+        with suppress(OSError):  # a user may have no home folder
             write_atomically(path, msgspec.json.encode(best))
     return best[key]
 
@@ -340,6 +340,6 @@ def peak_flops(name: str, precision: str) -> float | None:
         FLOP/s; None for processors, slices of a card (MIG) and unknown cards, which have no MFU.
     """
     card = name.removeprefix("NVIDIA ")
-    known = [] if " MIG " in card else [PEAKS[pattern] for pattern in PEAKS if re.fullmatch(pattern, card)]
-    tflops = known[0].get(precision) if known else None
+    peaks = [] if " MIG " in card else [PEAKS[pattern] for pattern in PEAKS if re.fullmatch(pattern, card)]
+    tflops = peaks[0].get(precision) if peaks else None
     return None if tflops is None else 1e12 * tflops

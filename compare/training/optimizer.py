@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.optim import AdamW, Muon, Optimizer
 
-from compare.optim import OptimConfig
+from compare.optim_config import OptimConfig
 
 
 def build_optimizer(criterion: nn.Module, config: OptimConfig) -> Optimizer:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from compare.config.resolve import Run
 from compare.config.sections import TrainConfig
 from compare.decoding.translator import Translator
-from compare.optim import OptimConfig
+from compare.optim_config import OptimConfig
 from compare.protocol import Scheduled
 from compare.scoring import corpus_bleu
 from compare.system.device import this_machine
@@ -461,7 +461,8 @@ class Validator:
             return Validation(loss=loss, bleu=None)
         if not math.isfinite(loss):  # the training ends here; a search would find NaN scores
             return Validation(loss=loss, bleu=0.0)
-        translations = self.translator.translate(self.sources, beam_size=1)
-        bleu = corpus_bleu(translations, self.references, self.tokenize)
+        (translations,) = self.translator.translate_all(self.sources, beam_size=1)
+        texts = [translation.text for translation in translations]
+        bleu = corpus_bleu(texts, self.references, self.tokenize)
         attention = self.probe(self.translator.model, self.translator.device) if self.probe else None
         return Validation(loss, bleu, attention)

@@ -11,7 +11,7 @@ from compare import formulas
 from compare.decoding.search import LengthPenalty, best_continuations, mean_probability
 from compare.models.presets import PRESETS
 from compare.models.registry import build
-from compare.optim import OptimConfig
+from compare.optim_config import OptimConfig
 from compare.training.checkpoints import MovingAverage
 from compare.training.optimizer import build_optimizer
 from seq2seq import NORMALISERS, SCORES, Seq2SeqConfig

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from data import named
 from data.corpus import read_corpus
 from data.download import Remote, download, extract
+from data.locks import LOCK
 from data.named import BY_HASH, CORPORA, EVERY_23RD, MANIFEST, _divide, _read, fetch, read_catalogue
 from tests.kits.web import (
     CONTENT,
@@ -98,6 +99,17 @@ def test_both_directions_share_a_folder(serve, server: Server, tmp_path: Path):
     asked = len(server.asked)
     assert fetch("multi30k", "de", "en", tmp_path) == fetch("multi30k", root=tmp_path) == folder
     assert len(server.asked) == asked
+
+
+def test_one_process_at_a_time_downloads(serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    serve("multi30k", texts_for("multi30k", ("en", "de")))
+    lock, locked = tmp_path / "downloads" / "multi30k" / LOCK, set[bool]()
+    monkeypatch.setattr(
+        named, "download", lambda *args, **options: locked.add(lock.is_file()) or download(*args, **options)
+    )
+    fetch("multi30k", root=tmp_path)
+    assert locked == {True}
+    assert not lock.exists()
 
 
 def test_the_manifest_describes_corpus_and_downloads(serve, tmp_path: Path):

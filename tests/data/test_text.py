@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import random
 import time
 import tracemalloc
 import unicodedata
@@ -146,7 +147,10 @@ def test_lines_end_at_line_feeds_alone(tmp_path_factory: pytest.TempPathFactory,
         ("text\n".encode("utf-16-be"), " is text in UTF-16: save it as UTF-8"),
         ("我喜欢猫。\n".encode("utf-16-le"), " is text in UTF-16: save it as UTF-8"),
         ("我喜欢猫。\n".encode("utf-32-be"), " is text in UTF-32: save it as UTF-8"),
-        (b"text\0\x01\x02\xff\xfe", " is not a text file: it has many zero bytes"),
+        (b"text\0\x01\x02\xff\xfe", " is not a text file, since it has many control characters"),
+        (b"SQLite format 3\0\x10" + b"\0" * 99, " is not a text file"),
+        (random.Random(1).randbytes(999), " is not a text file"),
+        (b"/annex/objects/SHA256E-s9--0.de\n", " is a pointer of git-annex"),
         (b"PK\x03\x04...", " is a zip or office file"),
         (b"%PDF-1.7", " is a PDF"),
         (b"version https://git-lfs.github.com/spec/v1\n", " is a pointer of Git LFS"),

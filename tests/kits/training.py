@@ -14,7 +14,7 @@ from compare.config.parse import load_experiment
 from compare.config.sections import RegularizationConfig, TrainConfig
 from compare.experiment.prepare import load_corpus
 from compare.models.registry import Architecture, build
-from compare.optim import OptimConfig
+from compare.optim_config import OptimConfig
 from compare.system.processes import SINGLE, Processes
 from compare.training.checkpoints import Validation
 from compare.training.loss import TranslationLoss

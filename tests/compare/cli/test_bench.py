@@ -55,7 +55,7 @@ def test_a_dry_run_says_what_would_be_timed(tiny_toml: Path, capsys: pytest.Capt
     [
         (["--phase", "train,graedy"], "--phase must be one of train, greedy, beam, latency, found"),
         (["--phase", ""], "--phase must be one of train, greedy, beam, latency, found"),
-        (["--out", "."], "--out . is a folder"),
+        (["--out", "."], "--out .: name a file that ends with .json"),
         (["--batch", "32,x"], "--batch 32,x: must be different whole numbers from 1 on"),
         (["--updates", "70"], "an epoch has 64 batches, but --updates is 70"),
     ],

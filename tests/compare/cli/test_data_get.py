@@ -8,9 +8,9 @@ import pytest
 
 from compare.cli import main
 from compare.report.corpus import entries
-from compare.system.locks import LOCK
 from data import named
 from data.corpus import read_corpus
+from data.locks import LOCK
 from data.named import CORPORA
 from tests.kits.common import Refusal
 from tests.kits.web import Server, lines, stand_in, status

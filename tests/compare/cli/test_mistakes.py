@@ -78,7 +78,28 @@ def test_a_config_that_is_no_file(tiny_toml: Path, tmp_path: Path, refusal: Refu
         )
         assert refusal(command, tmp_path) == f"{tmp_path} is a folder: name the TOML file of an experiment"
         assert refusal(command, config).startswith(f"{config}: unknown key 'train.valid_evry'; did you mean")
+    for content, part in {
+        b'x = "gr\xf6\xdfe"': ", line 1: 0xf6 is not UTF-8: save the file as UTF-8",
+        b"[train]\n[train]\n": "write each key and each [table] once",
+        b"x = C:\\data\n": "put text in quotes",
+    }.items():
+        config.write_bytes(content)
+        assert part in refusal("run", config)
     assert list(tmp_path.iterdir()) == [config]
+
+
+def test_no_other_file_of_the_user_is_replaced(
+    tiny_toml: Path, finished: Path, tmp_path: Path, refusal: Refusal
+):
+    mine = tmp_path / "mine.toml"
+    mine.write_text("mine")
+    for command in (["report", finished], ["bench", tiny_toml]):
+        assert f"--out {mine}: name a file that ends with ." in refusal(*command, "--out", mine)
+    text = tiny_toml.parent / "corpus" / "test.de"
+    command = ["score", finished / ROWS[0], "--src", text, "--ref", text, "--out", mine]
+    assert refusal(*command) == f"{mine} is a file; name a folder with --out"
+    assert "Not a directory: a part of this path is a file" in refusal("run", tiny_toml, "--out", mine / "x")
+    assert mine.read_text() == "mine"
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,16 @@ def test_validation_is_not_sampled(tiny_toml: Path, tmp_path: Path):
 SHORT = ["train.max_updates=2", "train.valid_every=2", "train.average=1"]
 
 
+def test_training_text_that_the_initial_vocabularies_lack_is_told(
+    finished: Path, tiny_toml: Path, tmp_path: Path
+):
+    for split in ("train", "valid", "test"):
+        two_files(tmp_path, [("nouveau mot" if split == "train" else "red dog", "rot Hund")] * 9, split)
+    run = first_run(tiny_toml, [f"data.root={tmp_path}", f"train.init_from={finished}"])
+    warnings = prepare_data(run, tmp_path / "encoded").warnings
+    assert [warning[:24] for warning in warnings if "vocabulary" in warning] == ["train, en: 100.0% of the"]
+
+
 @pytest.fixture(scope="module")
 def tuned(finished: Path, tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One of the models two updates further, at next to no learning rate, on the first half of the corpus."""

@@ -33,10 +33,10 @@ def test_bleu_into_chinese_is_that_of_sacrebleus_tokenizer(tiny_toml: Path, tmp_
         lines = "".join(f"这是今天的第{n}个句子。\n" for n in range(number))
         (tmp_path / f"{split}.zh").write_text(lines, encoding="utf-8")
     translations = [f"这是今天第{n}个好的句子。" for n in range(8)]
-    monkeypatch.setattr(Translator, "translate", lambda *_, **__: translations)
-    several = [[Translation(text, 0.0, [])] for text in translations]
-    monkeypatch.setattr(Translator, "generate", lambda *_, **__: several)
-    monkeypatch.setattr(Translator, "translate_all", lambda *_, **__: [translations] * 3)
+    best = [Translation(text, 0.0, []) for text in translations]
+    monkeypatch.setattr(
+        Translator, "translate_all", lambda *arguments, **_: [best] * len((arguments[2:] or [[1]])[0])
+    )
     data = [f"data.root={tmp_path.as_posix()}", "data.tgt=zh", "train.max_updates=2", "train.valid_every=2"]
     experiment = load_experiment(tiny_toml, [*data, "decode.length_penalties=[0, 1, 2]"])
     (result,) = run_experiment(experiment, tmp_path / "out", only=["luong"], timing=False)

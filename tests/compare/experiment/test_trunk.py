@@ -29,7 +29,7 @@ HOLD = """
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from compare.system.locks import lock_folder
+from data.locks import lock_folder
 with ExitStack() as locks:
     for folder in sys.argv[1:]:
         locks.enter_context(lock_folder(Path(folder)))

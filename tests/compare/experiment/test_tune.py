@@ -39,8 +39,8 @@ from compare.experiment.tune import (
 )
 from compare.results.store import read_results
 from compare.scoring import METRICS
-from compare.system.locks import Locked, lock_folder
 from compare.training.log import read_metrics
+from data.locks import Locked, lock_folder
 from tests.kits.common import Refusal
 
 LABELS = ["luong", "transformer"]

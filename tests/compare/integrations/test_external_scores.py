@@ -87,8 +87,9 @@ def test_mistakes_are_one_line(texts: list[str], refusal: Refusal, monkeypatch: 
     Path("nan").write_text("1\nnan\n3\n")
     one = ["score", "a", "--ref", "ref", "--external"]
     assert refusal(*one, "human=short") == "human: 2 scores for 3 lines of a"
-    assert refusal(*one, "human=words").startswith("words: could not convert string to float: 'two'")
-    assert refusal(*one, "human=nan") == "nan: must have one finite score per line"
+    for name, value in (("words", "two"), ("nan", "nan")):
+        message = f"{name}, line 2: '{value}' is not a finite number; write one score per line"
+        assert refusal(*one, f"human={name}") == message
     assert "must be comet or NAME=FILE" in refusal(*one, "commet")
     assert "there is already a column 'bleu'" in refusal(*one, "bleu=short")
     assert "must have only lower-case letters and digits" in refusal(*one, "my_metric=short")

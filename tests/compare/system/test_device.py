@@ -94,9 +94,9 @@ def test_auto_is_what_the_processor_is_good_at(
 ):
     pretend(flags, tmp_path, monkeypatch)
     assert has_fast_bf16(CPU) is fast
-    for asked, found in (("auto", "bf16" if fast else "fp32"), ("fp32", "fp32"), ("bf16", "bf16")):
-        runs = resolve_models(load_experiment(tiny_toml, [f"train.precision={asked}"]))
-        assert {(run.train.device, run.train.precision) for run in runs} == {("cpu", found)}
+    for setting, precision in (("auto", "bf16" if fast else "fp32"), ("fp32", "fp32"), ("bf16", "bf16")):
+        runs = resolve_models(load_experiment(tiny_toml, [f"train.precision={setting}"]))
+        assert {(run.train.device, run.train.precision) for run in runs} == {("cpu", precision)}
 
 
 @pytest.mark.parametrize(("capability", "precision"), [((9, 0), "bf16"), ((8, 0), "bf16"), ((7, 5), "fp32")])

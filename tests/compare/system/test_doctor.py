@@ -35,12 +35,15 @@ def test_this_machine_is_described(capsys: pytest.CaptureFixture[str]):
 def test_packages_that_are_missing_or_do_not_fit_are_told_from_extras(monkeypatch: pytest.MonkeyPatch):
     wanted = ["nonesuch>=2,<3", "nvidia-none>=12; extra == 'energy'", "numpy>=99", "pytest<1; extra == 'dev'"]
     monkeypatch.setattr(metadata, "requires", lambda _: [*wanted, "typer"])
-    found = {topic: (item.level, item.text) for topic, item in by_topic().items()}
-    assert found["nonesuch"] == ("missing", "not installed; pip install 'nonesuch>=2,<3'")
-    assert found["nvidia-none"] == ("note", "not installed; optional: pip install 'attnbench[energy]'")
-    assert found["numpy"] == ("missing", f"{metadata.version('numpy')} does not fit: pip install 'numpy>=99'")
-    assert found["pytest"][0] == "note"
-    assert found["typer"] == ("ok", metadata.version("typer"))
+    by_name = {topic: (item.level, item.text) for topic, item in by_topic().items()}
+    assert by_name["nonesuch"] == ("missing", "not installed; pip install 'nonesuch>=2,<3'")
+    assert by_name["nvidia-none"] == ("note", "not installed; optional: pip install 'attnbench[energy]'")
+    assert by_name["numpy"] == (
+        "missing",
+        f"{metadata.version('numpy')} does not fit: pip install 'numpy>=99'",
+    )
+    assert by_name["pytest"][0] == "note"
+    assert by_name["typer"] == ("ok", metadata.version("typer"))
     assert main(["doctor"]) == 1
 
 

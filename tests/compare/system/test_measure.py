@@ -59,9 +59,9 @@ reset_peak_memory(cpu)
 print((grown - start) >> 20, (peak_memory_bytes(cpu) - start) >> 20)
 """
     command = [sys.executable, "-c", code]
-    grown, kept = map(int, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
+    grown, left = map(int, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
     assert grown > 150
-    assert kept < 30
+    assert left < 30
 
 
 # Energy and clock.

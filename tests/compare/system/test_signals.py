@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from compare.system.locks import LOCK, Locked, lock_folder
 from compare.system.processes import Terminated, raise_on_signals, stop_on_signals
 from data.files import warn_once
+from data.locks import LOCK, Locked, lock_folder
 from tests.kits.common import ROOT
 
 no_hangup = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")
@@ -35,17 +35,17 @@ def test_the_first_signal_is_recorded_and_a_second_one_acts_as_before(first: Any
     first = getattr(signal, first) if isinstance(first, str) else first
     received: list[int] = []
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, first)}
-    own = lambda signum, _: received.append(signum)  # noqa: E731
+    note = lambda signum, _: received.append(signum)  # noqa: E731
     try:
         for number in handlers:
-            signal.signal(number, own)
+            signal.signal(number, note)
         with stop_on_signals() as request:
             assert request.signum is None
             os.kill(os.getpid(), first)
             assert (request.signum, received) == (first, [])
             os.kill(os.getpid(), second)
             assert (request.signum, received) == (first, [second])
-        assert all(signal.getsignal(number) is own for number in handlers)
+        assert all(signal.getsignal(number) is note for number in handlers)
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -113,7 +113,7 @@ def test_another_thread_can_work_without_handlers():
 HOLD = """
 import sys, time
 from pathlib import Path
-from compare.system.locks import lock_folder
+from data.locks import lock_folder
 with lock_folder(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
@@ -146,7 +146,7 @@ def test_a_lock_excludes_another_process_which_is_named_until_it_is_killed(tmp_p
         process.wait()
         with lock_folder(folder):
             assert f'"pid": {os.getpid()}' in (folder / LOCK).read_text()
-            with lock_folder(folder):  # its holder may take it again
+            with lock_folder(folder):  # the holder may take it again
                 pass
             assert (folder / LOCK).is_file()
     assert not list(folder.iterdir())
@@ -170,7 +170,7 @@ def test_a_file_system_without_locks_is_warned_of_once(
 
 
 def test_waiting_ends_with_the_other_process(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    caplog.set_level("INFO", "compare")
+    caplog.set_level("INFO", "data")
     with other_process(tmp_path) as process:
         threading.Timer(0.5, process.kill).start()
         start = time.monotonic()

@@ -22,10 +22,10 @@ CPU = torch.device("cpu")
 class Model(nn.Module):
     """A model that only notes where it is, first on the processor."""
 
-    place = "cpu"
+    device = "cpu"
 
     def to(self, device: torch.device) -> None:  # type: ignore[override]
-        self.place = device.type
+        self.device = device.type
 
 
 class Work:
@@ -42,7 +42,7 @@ class Work:
 
 def test_speeds_by_hand():
     speed = Speed(sentences=12, tokens=60, seconds=[3.0, 1.0, 50.0])
-    assert (speed.sentences_per_s, speed.tokens_per_s) == (4.0, 20.0)  # of the median repeat
+    assert (speed.sentences_per_s, speed.tokens_per_s) == (4.0, 20.0)  # the median repeat counts
     assert timer.timed(lambda: time.sleep(0.02), CPU) >= 0.02
 
 
@@ -66,14 +66,13 @@ def test_each_repeat_has_its_own_time_energy_and_peak(device: str, monkeypatch: 
         peak, clock.now = allocated(device), clock.now + 100
 
     def allocated(device: torch.device) -> int:
-        return 4 + sum(5 for each in works if each.holders[0].place == "cuda")
+        return 4 + sum(5 for work in works if work.holders[0].device == "cuda")
 
     def work(name: str) -> None:
         nonlocal peak
         order.append(name)
-        assert [each.holders[0].place for each in works] == [
-            device if each is works["ab".index(name)] else "cpu" for each in works
-        ]
+        devices = {"a": "cpu", "b": "cpu", name: device}
+        assert [work.holders[0].device for work in works] == [*devices.values()]
         peak += {"a": 10, "b": 7}[name]
         clock.work()
 
@@ -91,7 +90,7 @@ def test_each_repeat_has_its_own_time_energy_and_peak(device: str, monkeypatch: 
     peaks = (5 + 10, 5 + 7) if device == "cuda" else (None, None)
     assert order == ["a"] * (len(warm_up) - 1) + ["b", "a", "b", "a", "b"]
     costs = [(2.0, 12.5, peaks[0]), (3.0, 17.5, peaks[1])]
-    assert repeats == [[(*each, 0.75, 0.0, now)] * 2 for each in costs]
+    assert repeats == [[(*cost, 0.75, 0.0, now)] * 2 for cost in costs]
 
 
 def test_a_repeat_lasts_its_time_and_the_reference_work_follows_it(monkeypatch: pytest.MonkeyPatch):
@@ -100,12 +99,12 @@ def test_a_repeat_lasts_its_time_and_the_reference_work_follows_it(monkeypatch: 
     monkeypatch.setattr(ReferenceWork, "__call__", lambda _: clock.pass_time(0.25))
     monkeypatch.setattr(timer, "EnergyMeter", lambda device: SimpleNamespace(take=lambda: 6.0))
     (repeats,) = time_in_turn([Work(clock.work)], CPU, repeats=2, seconds=5)
-    found = [(each.seconds, each.joules, each.reference_s) for each in repeats]
-    assert found == [(3.0, 2.0, 0.25), (7.0, 6.0, 0.25)]
+    costs = [(repeat.seconds, repeat.joules, repeat.reference_s) for repeat in repeats]
+    assert costs == [(3.0, 2.0, 0.25), (7.0, 6.0, 0.25)]
 
 
 def test_the_best_time_of_the_reference_work_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Of each machine: rates that differ by a fourth are of one, rates that differ by half are not."""
+    """Rates that differ by a fourth belong to one machine, rates that differ by half do not."""
     monkeypatch.setattr(timer, "CACHE", tmp_path / "cache")
     machine = replace(this_machine(CPU), fp32_gflops=100.0, bf16_gflops=200.0)
     assert [timer.best_reference(machine, seconds) for seconds in (3.0, 2.0, 4.0)] == [3.0, 2.0, 2.0]
@@ -144,7 +143,7 @@ def test_the_machine_of_a_timing_has_its_rates_and_clock(monkeypatch: pytest.Mon
     monkeypatch.setitem(timer.PRODUCT_SIZE, "cpu", 100)
     monkeypatch.setattr(timer, "best_of", lambda work, device, seconds: float(work().dtype.itemsize) / 1e3)
     clocks = [DeviceClock(1_000.0), DeviceClock(1_800.0, frozenset({"power cap"})), DeviceClock(1_500.0)]
-    machine = measure_machine(CPU, [SimpleNamespace(clock=each) for each in clocks])  # type: ignore[misc]
+    machine = measure_machine(CPU, [SimpleNamespace(clock=clock) for clock in clocks])  # type: ignore[misc]
     assert (machine.clock_mhz, machine.throttling) == (1_500.0, "power cap")
     assert (machine.fp32_gflops, machine.bf16_gflops) == pytest.approx((0.5, 1.0))  # 2 MFLOP in 4 or 2 ms
     assert measure_machine(CPU, []).clock_mhz is None

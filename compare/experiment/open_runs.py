@@ -14,10 +14,10 @@ from compare.experiment.prepare import PreparedData
 from compare.experiment.trunk import start_from_trunk
 from compare.results.run_folder import RunFolder
 from compare.results.store import Registry, Status, read_registry, read_result
-from compare.system.locks import lock_folder
 from compare.system.messages import abbreviate, did_you_mean
 from compare.training.checkpoints import CHECKPOINTS
 from data.files import remove_leftovers, write_atomically
+from data.locks import lock_folder
 from data.vocabulary import load_pair
 
 # The runs that a call asks for, and what is left to do of each.

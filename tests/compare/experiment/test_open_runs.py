@@ -13,13 +13,13 @@ from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models
 from compare.experiment import run as run_all
-from compare.experiment.folder import choose_models, locked_for_setup, open_run
+from compare.experiment.open_runs import choose_models, locked_for_setup, open_run
 from compare.experiment.run import run_experiment
 from compare.report.result_table import refresh_views, write_views
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
-from compare.system.locks import lock_folder
 from compare.system.log import Reporter
+from data.locks import lock_folder
 from tests.kits.common import ROWS, Refusal, files
 
 TOML = """
@@ -194,7 +194,7 @@ def test_a_mistake_leaves_what_another_process_encodes_while_this_one_waits(
         (other / "train.npy").write_text("ids")
         return lock_folder(path, wait=wait)
 
-    monkeypatch.setattr("compare.experiment.folder.lock_folder", lock_later)
+    monkeypatch.setattr("compare.experiment.open_runs.lock_folder", lock_later)
     with pytest.raises(ValueError, match="wrong"):
         encode_what_is_wrong(folder)
     assert sorted(files(folder)) == [

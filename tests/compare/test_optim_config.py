@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from compare.optim import SCHEDULES, OptimConfig, decay_updates
+from compare.optim_config import SCHEDULES, OptimConfig, decay_updates
 
 
 def rates(updates: int, **settings: float | int | str) -> list[float]:
