@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,6 +85,15 @@ class FinishedExperiment:
     def scoring(self) -> ScoringConfig:
         """Settings of the scores, which all runs share."""
         return self.runs[0].run.scoring
+
+    @property
+    def planned_pairs(self) -> list[tuple[str, str]]:
+        """Pairs of models to test: each with the baseline and those of ``scoring.pairs``, or else all."""
+        labels, scoring = [*self.labels], self.scoring
+        if not scoring.baseline:
+            return [(first, second) for second, first in combinations(labels, 2)]
+        further = [pair for pair in scoring.pairs if {*pair} <= {*labels}]
+        return [(label, scoring.baseline) for label in labels if label != scoring.baseline] + further
 
     @property
     def outcome_name(self) -> str:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -147,11 +148,14 @@ def plan_models(experiment: Experiment, folder: Path, context: str, launch: "Lau
     labels = {entry.label for entry in models} | {entry.label for entry in experiment.systems}
     if (folder / REGISTRY).is_file():
         labels |= {result.label for result in read_results(folder)}  # raises if a result is damaged
-    if (baseline := models[0].scoring.baseline) and baseline not in labels:
-        raise ValueError(
-            f"{context}: scoring.baseline = {abbreviate(baseline)} is not a model of the experiment; "
-            f"{did_you_mean(baseline, sorted(labels))}"
-        )
+    scoring = models[0].scoring
+    for label in filter(None, chain([scoring.baseline], *scoring.pairs)):
+        if label not in labels:
+            setting = "baseline" if label == scoring.baseline else "pairs"
+            raise ValueError(
+                f"{context}: scoring.{setting}: {abbreviate(label)} is not a model of the experiment; "
+                f"{did_you_mean(label, sorted(labels))}"
+            )
     return models
 
 

@@ -51,13 +51,17 @@ def test_the_outcome_names_who_leads_where_and_where_the_curves_cross(budgets: P
     assert not any("cross" in line for line in summarise(budgets, budget=1_000).outcome)
 
 
-def test_with_a_baseline_its_curve_alone_is_compared_and_a_quick_try_is_called_one(budgets: Path):
+def test_the_planned_curves_are_compared_and_a_quick_try_is_called_one(budgets: Path):
+    scoring = '[scoring]\nbaseline = "rnn"\npairs = [["transformer", "lstm"]]\n'
     for config in budgets.glob("*/config.toml"):
-        edit_text(config, "[train]", '[scoring]\nbaseline = "rnn"\n[train]\nquick = true')
+        edit_text(config, "[train]", f"{scoring}[train]\nquick = true")
     first, *others = summarise(budgets).outcome
     assert first == QUICK_TRY
     slopes = [line.split(" ") for line in others if line.startswith("Each doubling")]
-    assert [(words[10], words[15]) for words in slopes] == [("lstm", "rnn:"), ("transformer", "rnn:")]
+    assert [(words[10], words[15]) for words in slopes] == [
+        *(("lstm", "rnn:"), ("transformer", "rnn:"), ("transformer", "lstm:"))
+    ]
+    assert sum("cross" in line for line in others) == 3
 
 
 def test_a_point_of_a_budget_has_the_costs_of_its_result(budgets: Path):

@@ -90,6 +90,10 @@ def test_a_config_that_is_no_file(tiny_toml: Path, tmp_path: Path, refusal: Refu
         ("vocabulary.kind=unigram vocabulary.size=100", "bytes and characters alone need "),
         ("budget.match=params budget.reference=lstm", "budget.reference 'lstm' is not a model of this"),
         ("scoring.baseline=luon", "'luon' is not a model of the experiment; did you mean 'luong'?"),
+        (
+            'scoring.baseline=luong scoring.pairs=[["luon","vanilla"]]',
+            "scoring.pairs: 'luon' is not a model of the experiment; did you mean 'luong'?",
+        ),
     ],
 )
 @pytest.mark.parametrize("dry_run", [False, True])

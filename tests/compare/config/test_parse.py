@@ -138,6 +138,16 @@ def test_a_mistake_in_a_file_is_named(path: Path, text: str, part: str):
         ("train.budgets=[20]; train.patience=2", "patience = 2 could end the training before a budget"),
         ("train.budgets=[20]; models.lstm.schedule=cosine", 'schedule = "cosine" ends at one budget only'),
         ("train.decay=1", "decay must be"),
+        ('scoring.pairs=[["a","b"]]', "pairs has no effect without baseline"),
+        *(
+            (f"scoring.baseline=a; scoring.pairs={text}", f"each pair once, found {pair}")
+            for text, pair in (
+                ('[["b","b"]]', "['b', 'b']"),
+                ('[["b","a"]]', "['b', 'a']"),
+                ('[["b","c"],["c","b"]]', "['c', 'b']"),
+            )
+        ),
+        ('scoring.baseline=a; scoring.pairs=["b","c"]', "pairs must be"),
     ],
 )
 def test_a_mistake_on_the_command_line_is_named(path: Path, override: str, part: str):
