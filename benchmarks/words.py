@@ -17,12 +17,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("data", "seq2seq", "transformer", "compare", "benchmarks", "docs", "tests")
 CLEAN = (
-    *("seq2seq", "transformer", "benchmarks"),
-    *("compare/benchmark", "compare/check", "compare/cli", "compare/experiment", "compare/report"),
-    *("compare/training", "tests/compare/cli", "tests/compare/experiment", "tests/compare/report"),
-    *("tests/compare/test_benchmark", "tests/compare/test_check", "tests/compare/training"),
-    *("data", "compare/analysis", "compare/results", "compare/scoring", "compare/attention/heatmap"),
-    *("tests/data", "tests/compare/analysis", "tests/compare/results", "tests/compare/test_scoring"),
+    *("benchmarks", "data", "seq2seq", "transformer"),
+    *("compare/analysis", "compare/attention/heatmap", "compare/benchmark", "compare/check", "compare/cli"),
+    *("compare/config", "compare/experiment", "compare/fast", "compare/formulas", "compare/optim"),
+    *("compare/protocol", "compare/report", "compare/results", "compare/scoring", "compare/settings"),
+    *("compare/training", "tests/compare/analysis", "tests/compare/cli", "tests/compare/config"),
+    *("tests/compare/experiment", "tests/compare/report", "tests/compare/results", "tests/compare/test_"),
+    *("tests/compare/training", "tests/data"),
 )
 ENFORCED = {
     "comment": CLEAN,

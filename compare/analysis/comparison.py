@@ -231,8 +231,11 @@ def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -
         return [f"All models have the same BLEU, {highest:.1f}.", *lost]
     best = choose_reference(finished)
     others = [label for label in sorted(means, key=means.__getitem__, reverse=True) if label != best]
-    where = f"On {comparisons[0].test}, " if len(finished.corpus.tests) > 1 else ""
-    sentences = [f"{where}{clause}." for clause in _all_clauses(finished, comparisons, means)]
+    where = f"on {comparisons[0].test} " * (len(finished.corpus.tests) > 1)
+    if finished.budget is not None:
+        where += f"at {finished.budget:,} updates"
+    start = f"{where[0].upper()}{where[1:].rstrip()}, " if where else ""
+    sentences = [f"{start}{clause}." for clause in _all_clauses(finished, comparisons, means)]
     if any(min(pair.seeds) == 2 and not pair.failed for pair in comparisons):
         sentences.append(
             f"With two seeds, the test calls one of two equal models better in up to {FALSE_WINS:.0%} of "

@@ -60,9 +60,14 @@ class FinishedExperiment:
         return replace(self, runs=tuple(run for run in self.runs if not run.run.is_external))
 
     @property
+    def budget(self) -> int | None:
+        """Budget of these runs; None unless the experiment has several."""
+        return max(run.result.budget or 0 for run in self.runs) if len(self.budgets) > 1 else None
+
+    @property
     def is_largest_budget(self) -> bool:
         """True at the largest of several budgets, where the outcome covers them all."""
-        return len(self.budgets) > 1 and self.trained.runs[0].result.budget == self.budgets[-1]
+        return self.budget is not None and self.budget == self.budgets[-1]
 
     def at_budget(self, budget: int) -> "FinishedExperiment":
         """Return this experiment at one of its budgets."""
@@ -260,12 +265,8 @@ def speed_ratios(one: Sequence[FinishedRun], other: Sequence[FinishedRun]) -> di
     first, second = (read_speed(path).timings for path in paths)
     ratios = {}
     for phase in ("train", "greedy", "beam"):
-        pair: list[Speed | None] = [getattr(timings, phase, None) for timings in (first, second)]
-        rates = [
-            [speed_of_phase.sentences / seconds for seconds in speed_of_phase.seconds]
-            for speed_of_phase in pair
-            if speed_of_phase
-        ]
+        speeds: list[Speed | None] = [getattr(timings, phase, None) for timings in (first, second)]
+        rates = [[speed.sentences / seconds for seconds in speed.seconds] for speed in speeds if speed]
         if len(rates) == 2 and len(rates[0]) > 1:
             ratios[phase] = [a / b for a, b in zip(*rates, strict=True)]
     return ratios

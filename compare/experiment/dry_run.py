@@ -79,14 +79,26 @@ def estimate_experiment(
             for warning in run.warnings:
                 logger.warning(f"{label}: {warning}")
         seconds = {label: _seconds_per_update(run, prepared) for label, run in by_label.items() if timed}
-        return [_estimate(run, prepared, seconds.get(run.run.label)) for run in runs]
+        return [
+            _estimate(run, prepared, seconds.get(run.run.label), _trunk(run, before))
+            for before, run in zip([None, *runs], runs, strict=False)
+        ]
 
 
-def _estimate(planned: PlannedRun, prepared: PreparedData, per_update: float | None) -> RunEstimate:
-    run, done = planned.run, 0
+def _trunk(planned: PlannedRun, before: PlannedRun | None) -> int:
+    """Return the updates that a run takes over from the run of the next smaller budget, ``before``."""
+    run, smaller = planned.run, before and before.run
+    is_same = smaller and (smaller.label, smaller.train.seed) == (run.label, run.train.seed)
+    return smaller.train.branch_update if smaller and is_same else 0
+
+
+def _estimate(
+    planned: PlannedRun, prepared: PreparedData, per_update: float | None, done: int
+) -> RunEstimate:
+    run = planned.run
     model = build_meta_model(run.model.architecture, *prepared.vocabulary_sizes)
     if planned.status == "unfinished" and planned.metrics.is_file():
-        done = max((line["update"] for line in read_metrics(planned.metrics)), default=0)
+        done = max((line["update"] for line in read_metrics(planned.metrics)), default=done)
     left = 0 if planned.has_ended else max(0, run.train.max_updates - done)
     return RunEstimate(
         name=run.name,

@@ -21,8 +21,8 @@ from compare.experiment.folder import (
 )
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_model import RunModel, finish_run, run_model
+from compare.experiment.start import ensure_initial_weights_fit, smaller_budgets
 from compare.experiment.timing import forget_timings, results_to_time, time_all, timing_seconds
-from compare.experiment.trunk import smaller_budgets
 from compare.models.registry import ensure_fits_memory
 from compare.results.store import (
     REGISTRY,
@@ -178,8 +178,6 @@ def check_with_data(
     """
     _ensure_memory([run.run for run in runs], prepared.vocabulary_sizes)
     if runs[0].run.train.init_from is not None:
-        from compare.experiment.fine_tuning import ensure_initial_weights_fit
-
         ensure_initial_weights_fit(runs, prepared.vocabulary_sizes)
     rows = []
     if systems:

@@ -42,6 +42,7 @@ def test_the_summary_that_is_stored_is_that_of_the_largest_budget(budgets: Path)
 
 def test_the_outcome_names_who_leads_where_and_where_the_curves_cross(budgets: Path):
     outcome = summarise(budgets).outcome
+    assert outcome[0].startswith("At 4,000 updates, ")
     (pair,) = (line for line in outcome if "cross" in line and "lstm" in line and "transformer" in line)
     assert "1,000 updates" in pair
     flops = [1e6 * 100 * budget for budget in (1_000, 4_000)]
@@ -65,7 +66,8 @@ def test_the_planned_curves_are_compared_and_a_quick_try_is_called_one(budgets: 
 
 
 def test_a_point_of_a_budget_has_the_costs_of_its_result(budgets: Path):
-    change_result(budgets, "lstm-seed1-budget1000", train_s=60.0, data_s=30.0, energy_j_per_1k_tokens=2.0)
+    times = {"train_s": 60.0, "data_s": 30.0, "validation_s": 600.0}
+    change_result(budgets, "lstm-seed1-budget1000", **times, energy_j_per_1k_tokens=2.0)
     point = cost_points(load_finished(budgets)).rows[0]
     costs = {"updates": 1_000, "minutes": 1.5, "tokens": 100_000, "flops": 1e11, "joules": 200.0}
     assert point.items() >= {"label": "lstm", "seed": 1, **costs}.items()

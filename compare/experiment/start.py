@@ -1,4 +1,4 @@
-"""Fine-tuning: start training with the weights and vocabularies of the run in ``[train] init_from``."""
+"""The start of a run: weights of another run (``[train] init_from``), or the trunk of smaller budgets."""
 
 import logging
 from collections.abc import Sequence
@@ -8,14 +8,25 @@ from pathlib import Path
 from torch import nn
 
 from compare.config.resolve import Run
+from compare.config.sections import run_name
 from compare.models.registry import build_meta_model
 from compare.results.run_folder import RunFolder
 from compare.results.store import REGISTRY, read_registry, read_result
-from compare.training.checkpoints import WEIGHTS, load_weights, set_weights
-from data.files import hash_file
+from compare.training.checkpoints import (
+    CHECKPOINTS,
+    STATE,
+    TRUNK,
+    WEIGHTS,
+    has_begun,
+    load_weights,
+    set_weights,
+)
+from data.files import hash_file, write_atomically
 from data.vocabulary import VocabularyPair, load_pair
 
 logger = logging.getLogger(__name__)
+
+# Fine-tuning: the weights and vocabularies of another run.
 
 
 def initial_vocabularies(init_from: str) -> VocabularyPair:
@@ -28,7 +39,7 @@ def initial_vocabularies(init_from: str) -> VocabularyPair:
 def with_initial_weights(run: Run) -> Run:
     """Resolve ``init_from`` to the folder of one run, and set ``init_hash``.
 
-    In the folder of an experiment, that is the run of the same label and seed.
+    In the folder of an experiment, that is the run of the same label and seed, with its largest budget.
 
     Raises:
         ValueError: there is no such run, it has no weights or is unfinished, its vocabulary has other
@@ -36,7 +47,11 @@ def with_initial_weights(run: Run) -> Run:
     """
     train = run.train
     root = Path(str(train.init_from)).expanduser().absolute()
-    folder = root / run.name if (root / REGISTRY).is_file() else root
+    folder = root
+    if (root / REGISTRY).is_file():
+        name = run_name(run.label, train.seed)
+        names = [one for one in read_registry(root).runs if one == name or one.startswith(f"{name}-budget")]
+        folder = root / max(names, key=lambda one: (len(one), one), default=name)
     if not (folder / "config.toml").is_file():
         raise ValueError(
             f"train.init_from: {folder} is not a run: give the folder of a finished run, or of an experiment "
@@ -89,3 +104,64 @@ def set_initial_weights(model: nn.Module, run: Run) -> None:
     path = Path(str(run.train.init_from)) / WEIGHTS
     set_weights(model, load_weights(path), str(path))
     logger.info(f"starts from {path} (sha256 {_initial_hash(run, path)[:12]})")
+
+
+# Several budgets: the trunk that the smaller ones have trained.
+
+
+def smaller_budgets(run: RunFolder) -> list[RunFolder]:
+    """Open the begun folders of the same model and seed with a smaller budget, largest first."""
+    budget = run.run.train.budget or 0
+    folders = [(other, other.run.train.budget or 0) for other in _other_budgets(run)]
+    return [other for other, its_budget in folders if its_budget < budget]
+
+
+def _other_budgets(run: RunFolder) -> list[RunFolder]:
+    budget = run.run.train.budget
+    if budget is None:
+        return []
+    stem = run.name.removesuffix(str(budget))
+    folder, data_root = run.folder.parent, run.run.data.root
+    names = (path.parent.name.removeprefix(stem) for path in folder.glob(f"{stem}*/config.toml"))
+    numbers = sorted((int(name) for name in names if name.isdigit() and int(name) != budget), reverse=True)
+    return [RunFolder.read(folder / f"{stem}{number}", data_root=data_root) for number in numbers]
+
+
+def start_from_trunk(run: RunFolder) -> None:
+    """Give a run without state the last state of the trunk, and the log that belongs to it.
+
+    The state is written last: a process killed in between leaves nothing that looks begun. The log may have
+    lines beyond the state; the trainer drops them.
+    """
+    checkpoints = run.folder / CHECKPOINTS
+    if has_begun(checkpoints):
+        return
+    others = [other for other in _other_budgets(run) if _is_same_but_for_budget(other.run, run.run)]
+    missing = []
+    for other in others:
+        trunk = other.folder / CHECKPOINTS / TRUNK
+        if other.run.train.max_updates > run.run.train.max_updates:
+            continue
+        if not (trunk / STATE).is_file():
+            missing.append(str(trunk))
+            continue
+        checkpoints.mkdir(parents=True, exist_ok=True)
+        snapshots = sorted(path.name for path in trunk.glob("update-*.safetensors"))
+        write_atomically(run.metrics, other.metrics.read_bytes())
+        for name in (*snapshots, STATE):
+            write_atomically(checkpoints / name, (trunk / name).read_bytes())
+        origin = f"starts from update {other.run.train.branch_update:,} of {other.name}"
+        break
+    else:
+        origin = "starts from update 0, since no smaller budget has saved a state"
+    if missing:
+        logger.warning(f"{run.name}: {', '.join(missing)} is not there: {origin}")
+    elif others:
+        logger.info(f"{run.name}: {origin}")
+
+
+def _is_same_but_for_budget(other: Run, run: Run) -> bool:
+    """Return whether two runs differ only in budget and measurement of speed."""
+    budget = run.train.budget or run.train.max_updates
+    train = replace(other.train.for_budget(budget), init_from=run.train.init_from)
+    return replace(other, train=train, bench=run.bench, data=run.data) == run
