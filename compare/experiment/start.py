@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from torch import nn
 from compare.config.resolve import Run
 from compare.config.sections import run_name
 from compare.models.registry import build_meta_model
-from compare.results.run_folder import RunFolder
+from compare.results.run_folder import RunFolder, find_run
 from compare.results.store import REGISTRY, read_registry, read_result
 from compare.training.checkpoints import (
     CHECKPOINTS,
@@ -47,11 +48,9 @@ def with_initial_weights(run: Run) -> Run:
     """
     train = run.train
     root = Path(str(train.init_from)).expanduser().absolute()
-    folder = root
-    if (root / REGISTRY).is_file():
-        name = run_name(run.label, train.seed)
-        names = [one for one in read_registry(root).runs if one == name or one.startswith(f"{name}-budget")]
-        folder = root / max(names, key=lambda one: (len(one), one), default=name)
+    folder = root / run_name(run.label, train.seed) if (root / REGISTRY).is_file() else root
+    with suppress(OSError, ValueError):  # a better message follows
+        folder = find_run(folder)
     if not (folder / "config.toml").is_file():
         raise ValueError(
             f"train.init_from: {folder} is not a run: give the folder of a finished run, or of an experiment "

@@ -49,9 +49,8 @@ def test_schedules() -> None:
         config = OptimConfig(learning_rate=peak, schedule=schedule, warmup_updates=warmup)
         computed = [config.learning_rate_at(n, last, 0.25) for n in range(1, last + 1)]
         expected = [formulas.warmup_rate(n, peak, warmup) for n in range(1, warmup + 1)]
-        assert actual == pytest.approx(
-            expected + [formula(n) for n in range(warmup + 1, last + 1)], rel=1e-12
-        )
+        expected += [formula(n) for n in range(warmup + 1, last + 1)]
+        assert computed == pytest.approx(expected, rel=1e-12)
 
 
 def rates(updates: int, **settings: float | int | str) -> list[float]:
