@@ -339,8 +339,7 @@ def make_task(run: Run, plan: BenchPlan, inputs: Inputs, phase: Phase, precision
     facts: dict[str, Any] = {"model": run.label, "precision": precision, "seconds": []}
     facts["params"] = count_weights(model)
     if phase == "train":
-        train = replace(run.train, precision=precision)
-        training = TrainingWork(replace(run, train=train), model, inputs.updates)
+        training = TrainingWork(run, model, inputs.updates)
         src_len, tgt_len = inputs.mean_lengths
         flops = train_flops_per_token(
             run.model.architecture,

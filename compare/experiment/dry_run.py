@@ -87,9 +87,12 @@ def estimate_experiment(
 
 def _trunk(planned: PlannedRun, before: PlannedRun | None) -> int:
     """Return the updates that a run takes over from the run of the next smaller budget, ``before``."""
-    run, smaller = planned.run, before and before.run
-    is_same = smaller and (smaller.label, smaller.train.seed) == (run.label, run.train.seed)
-    return smaller.train.branch_update if smaller and is_same else 0
+    if before is None or (before.run.label, before.run.train.seed) != (
+        planned.run.label,
+        planned.run.train.seed,
+    ):
+        return 0
+    return before.run.train.branch_update
 
 
 def _estimate(

@@ -158,12 +158,7 @@ class TrainingWork:
     checkpoints and the transfer of batches are left out.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        model: EncoderDecoder[Any, Any],
-        updates: Sequence[Sequence[Batch]],
-    ) -> None:
+    def __init__(self, run: Run, model: EncoderDecoder[Any, Any], updates: Sequence[Sequence[Batch]]) -> None:
         """Move the batches to the model's device; each update has a batch in parts."""
         train, optim = run.train, run.model.optim
         self.train_config = train
