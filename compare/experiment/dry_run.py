@@ -80,19 +80,16 @@ def estimate_experiment(
                 logger.warning(f"{label}: {warning}")
         seconds = {label: _seconds_per_update(run, prepared) for label, run in by_label.items() if timed}
         return [
-            _estimate(run, prepared, seconds.get(run.run.label), _trunk(run, before))
-            for before, run in zip([None, *runs], runs, strict=False)
+            _estimate(run, prepared, seconds.get(run.run.label), _trunk(before.run, run.run))
+            for before, run in zip([runs[-1], *runs], runs, strict=False)
         ]
 
 
-def _trunk(planned: PlannedRun, before: PlannedRun | None) -> int:
-    """Return the updates that a run takes over from the run of the next smaller budget, ``before``."""
-    if before is None or (before.run.label, before.run.train.seed) != (
-        planned.run.label,
-        planned.run.train.seed,
-    ):
-        return 0
-    return before.run.train.branch_update
+def _trunk(before: Run, run: Run) -> int:
+    """Return the updates that a run takes over from the one before it, of the next smaller budget."""
+    is_smaller = before.train.max_updates < run.train.max_updates
+    is_same = (before.label, before.train.seed) == (run.label, run.train.seed)
+    return before.train.branch_update if is_smaller and is_same else 0
 
 
 def _estimate(
