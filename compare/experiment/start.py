@@ -110,9 +110,8 @@ def set_initial_weights(model: nn.Module, run: Run) -> None:
 
 def smaller_budgets(run: RunFolder) -> list[RunFolder]:
     """Open the begun folders of the same model and seed with a smaller budget, largest first."""
-    budget = run.run.train.budget or 0
-    folders = [(other, other.run.train.budget or 0) for other in _other_budgets(run)]
-    return [other for other, its_budget in folders if its_budget < budget]
+    updates = run.run.train.max_updates
+    return [other for other in _other_budgets(run) if other.run.train.max_updates < updates]
 
 
 def _other_budgets(run: RunFolder) -> list[RunFolder]:
