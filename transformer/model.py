@@ -113,8 +113,8 @@ class FeedForward(nn.Module):
         width = 2 * config.ffn_size if self.is_gated else config.ffn_size
         self.widen = nn.Linear(config.d_model, width, bias=config.bias)
         self.narrow = nn.Linear(config.ffn_size, config.d_model, bias=config.bias)
-        # ReLU works in place, which saves a copy of the largest tensor of the layer.
-        self.activation = _swiglu if self.is_gated else F.relu_ if config.activation == "relu" else F.gelu
+        # ReLU in place would change a view, for which autograd copies the whole gradient.
+        self.activation = _swiglu if self.is_gated else F.relu if config.activation == "relu" else F.gelu
         self.dropout = Dropout(config.activation_dropout) if config.activation_dropout else None
 
     def forward(self, x: Tensor) -> Tensor:
