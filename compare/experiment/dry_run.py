@@ -16,6 +16,7 @@ from compare.experiment.folder import PlannedRun, open_runs
 from compare.experiment.launch import Launch
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run import check_with_data, match_models, plan_models
+from compare.experiment.start import trunk_updates
 from compare.experiment.timing import TrainingWork, first_updates, timing_seconds
 from compare.models.registry import build, build_meta_model, count_weights, training_bytes
 from compare.system.device import set_numerics, tune_cpu
@@ -79,17 +80,8 @@ def estimate_experiment(
             for warning in run.warnings:
                 logger.warning(f"{label}: {warning}")
         seconds = {label: _seconds_per_update(run, prepared) for label, run in by_label.items() if timed}
-        return [
-            _estimate(run, prepared, seconds.get(run.run.label), _trunk(before.run, run.run))
-            for before, run in zip([runs[-1], *runs], runs, strict=False)
-        ]
-
-
-def _trunk(before: Run, run: Run) -> int:
-    """Return the updates that a run takes over from the one before it, of the next smaller budget."""
-    is_smaller = before.train.max_updates < run.train.max_updates
-    is_same = (before.label, before.train.seed) == (run.label, run.train.seed)
-    return before.train.branch_update if is_smaller and is_same else 0
+        first = trunk_updates(runs)
+        return [_estimate(run, prepared, seconds.get(run.run.label), first[run.name]) for run in runs]
 
 
 def _estimate(

@@ -21,7 +21,7 @@ from compare.experiment.folder import (
 )
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_model import RunModel, finish_run, run_model
-from compare.experiment.start import ensure_initial_weights_fit, smaller_budgets
+from compare.experiment.start import ensure_initial_weights_fit, smaller_budgets, trunk_updates
 from compare.experiment.timing import forget_timings, results_to_time, time_all, timing_seconds
 from compare.models.registry import ensure_fits_memory
 from compare.results.store import (
@@ -211,14 +211,14 @@ TIMED_SENTENCES = 5
 
 def _expected_work(
     runs: Sequence[PlannedRun], prepared: PreparedData, *, timing: bool
-) -> tuple[dict[str, tuple[int, float]], float, float]:
-    """Return updates and FLOPs of the runs that have not ended; FLOPs and seconds of the timing."""
-    expected, flops = {}, {}
+) -> tuple[dict[str, tuple[int, int, float]], float, float]:
+    """Return first and last update and FLOPs of runs that have not ended; FLOPs and seconds of the timing."""
+    expected, flops, first = {}, {}, trunk_updates(runs)
     for run in runs:
         passes = run.run.regularization.passes
         flops[run.run.label] = prepared.training_flops(run.run.model.architecture, passes)
         if not run.has_ended:
-            expected[run.name] = (run.run.train.max_updates, flops[run.run.label])
+            expected[run.name] = (first[run.name], run.run.train.max_updates, flops[run.run.label])
     if not timing:
         return expected, 0.0, 0.0
     bench = runs[0].run.bench

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from torch import nn
@@ -123,6 +124,15 @@ def _other_budgets(run: RunFolder) -> list[RunFolder]:
     names = (path.parent.name.removeprefix(stem) for path in folder.glob(f"{stem}*/config.toml"))
     numbers = sorted((int(name) for name in names if name.isdigit() and int(name) != budget), reverse=True)
     return [RunFolder.read(folder / f"{stem}{number}", data_root=data_root) for number in numbers]
+
+
+def trunk_updates(runs: Sequence[RunFolder]) -> dict[str, int]:
+    """Return the updates that each of planned runs takes over from its next smaller budget, by name."""
+    updates = dict.fromkeys((run.name for run in runs), 0)
+    for smaller, run in pairwise(runs):  # budgets of one model and seed follow each other
+        if (smaller.run.label, smaller.run.train.seed) == (run.run.label, run.run.train.seed):
+            updates[run.name] = smaller.run.train.branch_update
+    return updates
 
 
 def start_from_trunk(run: RunFolder) -> None:
