@@ -42,7 +42,7 @@ def test_the_summary_that_is_stored_is_that_of_the_largest_budget(budgets: Path)
 
 def test_the_outcome_names_who_leads_where_and_where_the_curves_cross(budgets: Path):
     outcome = summarise(budgets).outcome
-    assert outcome[0].startswith("At 4,000 updates, ")
+    assert outcome[0].startswith("On test at 4,000 updates, ")
     (pair,) = (line for line in outcome if "cross" in line and "lstm" in line and "transformer" in line)
     assert "1,000 updates" in pair
     flops = [1e6 * 100 * budget for budget in (1_000, 4_000)]
