@@ -254,8 +254,8 @@ def _all_clauses(
     """Compare the reference with all others, and then the models of each of ``scoring.pairs``."""
     best = choose_reference(finished)
     against = compared_with(comparisons, best)
-    ordered = sorted(against, key=means.__getitem__, reverse=True)
-    clauses = _clauses(best, [against[label].swapped() for label in ordered], means)
+    ordered = sorted(means, key=means.__getitem__, reverse=True)
+    clauses = _clauses(best, [against[label].swapped() for label in ordered if label in against], means)
     for pair in comparisons:
         if (names := (pair.first, pair.second)) in finished.scoring.pairs:
             clauses += _clauses(pair.first, [pair], {label: means[label] for label in names})
