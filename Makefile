@@ -35,6 +35,7 @@ results: $(STAMP) ## List the published results; NAME=grammar [CORPORA=FOLDER] m
 
 pages: $(STAMP) ## Make the tables, lists and figures of README.md, docs and results again after a new result (2 minutes; CORPORA=FOLDER)
 	$(PY) -m compare plot -q results/demo --sentence "The old woman must open the door." --only bahdanau --out docs/images/attention.svg
+	$(PY) -m compare plot -q results/demo length --out docs/images/demo.svg
 	$(PY) -m benchmarks.readme $(if $(CORPORA),--corpora '$(CORPORA)')
 	$(PY) benchmarks/results.py --write
 	$(PY) -m docs.generator.notebook

@@ -26,6 +26,7 @@ HEAD = """# Published results
 Each folder is made by the commands below it, from the root of the repository; `make results NAME=demo` runs
 them, with `CORPORA=FOLDER`, a folder of corpora, where they need `$CORPORA`. Minutes are on two CPU cores.
 This page is written by `python benchmarks/results.py --write` from `results.toml`; `make results` prints it.
+[The log](../benchmarks/LOG.md) has the scores of earlier results that these replaced.
 """
 
 

@@ -17,18 +17,21 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("data", "seq2seq", "transformer", "compare", "benchmarks", "docs", "tests")
 CLEAN = (
-    *("benchmarks", "data", "seq2seq", "transformer"),
-    *("compare/analysis", "compare/attention/heatmap", "compare/benchmark", "compare/check", "compare/cli"),
-    *("compare/config", "compare/experiment", "compare/fast", "compare/formulas", "compare/optim"),
-    *("compare/protocol", "compare/report", "compare/results", "compare/scoring", "compare/settings"),
-    *("compare/training", "tests/compare/analysis", "tests/compare/cli", "tests/compare/config"),
-    *("tests/compare/experiment", "tests/compare/report", "tests/compare/results", "tests/compare/test_"),
-    *("tests/compare/training", "tests/data"),
+    *("benchmarks", "data", "docs", "seq2seq", "transformer", "compare/analysis", "compare/attention"),
+    *("compare/benchmark", "compare/check", "compare/cli", "compare/config", "compare/decoding"),
+    *("compare/experiment", "compare/fast", "compare/formulas", "compare/integrations", "compare/models"),
+    *("compare/optim", "compare/protocol", "compare/report", "compare/results", "compare/scoring"),
+    *("compare/settings", "compare/studies", "compare/training", "tests/data", "tests/seq2seq"),
+    *("tests/transformer", "tests/compare/analysis", "tests/compare/attention", "tests/compare/cli"),
+    *("tests/compare/config", "tests/compare/decoding", "tests/compare/experiment"),
+    *("tests/compare/integrations", "tests/compare/models", "tests/compare/report"),
+    *("tests/compare/results", "tests/compare/studies", "tests/compare/test_", "tests/compare/training"),
 )
 ENFORCED = {
     "comment": CLEAN,
-    "docstring-length": (*CLEAN, "docs", "tests"),
+    "docstring-length": (*CLEAN, "tests"),
     "docstring-start": CLEAN,
+    "message": ("",),
     "name": CLEAN,
     "page-parentheses": ("",),
     "page-sentence": ("",),
@@ -38,8 +41,8 @@ ENFORCED = {
 FRAGMENT = re.compile(r"#:? (of|which|whose|as|its|what)\b", re.IGNORECASE)
 QUESTION = re.compile(r"(what|which|whose|how|of|whether|where|who)\b", re.IGNORECASE)
 FORBIDDEN = frozenset({"found", "each", "known", "kept", "given", "own", "place"})
-MAX_WORDS = 30
-"""Largest number of words in a sentence on a page."""
+MAX_WORDS = {"message": 25, "page-sentence": 30}
+"""Largest number of words in a sentence."""
 NO_SENTENCE = re.compile(r"^(?:    |\||#|!\[|<!--|- [^ ]+$)|^$")
 CODE = re.compile(r"```.*?```|<!-- (?!end)[^>]*-->.*?<!-- end -->", re.DOTALL)
 LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
@@ -56,7 +59,10 @@ def check_code(source: str) -> Iterator[Violation]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
             yield from _check_docstring(node)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in FORBIDDEN:
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            for argument in node.exc.args[:1]:
+                yield from _check_length("message", _message(argument), node.lineno)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in FORBIDDEN:
             yield "name", node.lineno, node.id
         elif isinstance(node, ast.arg) and node.arg in FORBIDDEN:
             yield "name", node.lineno, node.arg
@@ -73,6 +79,24 @@ def _check_docstring(node: ast.FunctionDef | ast.ClassDef | ast.Module) -> Itera
         code = (node.end_lineno or line) - node.body[0].end_lineno  # type: ignore[operator]
         if len(text.splitlines()) > code:
             yield "docstring-length", line, node.name
+
+
+def _message(node: ast.expr) -> str:
+    """Return the text of a string; a value in an f-string counts as one word."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr():
+            return "".join(map(_message, node.values))
+        case ast.BinOp():
+            return _message(node.left) + _message(node.right)
+    return "value"
+
+
+def _check_length(rule: str, text: str, line: int) -> Iterator[Violation]:
+    for sentence in re.split(r"(?<=[.:?!])\s", text):
+        if (words := len(sentence.split())) > MAX_WORDS[rule]:
+            yield rule, line, f"{words} words: {sentence.strip()[:80]}"
 
 
 def check_page(text: str) -> Iterator[Violation]:
@@ -92,9 +116,7 @@ def _check_sentences(block: str, line: int) -> Iterator[Violation]:
     block = re.sub(r"`[^`]*`", "code", block)
     if re.search(r"\([^()]*\([^()]*\)", block):
         yield "page-parentheses", line, block[:80]
-    for sentence in re.split(r"(?<=[.:?!])\s", block):
-        if len(sentence.split()) > MAX_WORDS:
-            yield "page-sentence", line, f"{len(sentence.split())} words: {sentence.strip()[:80]}"
+    yield from _check_length("page-sentence", block, line)
 
 
 def violations() -> Iterator[tuple[Path, Violation]]:
@@ -103,10 +125,9 @@ def violations() -> Iterator[tuple[Path, Violation]]:
         for path in sorted((ROOT / folder).rglob("*.py")):
             for violation in check_code(path.read_text("utf-8")):
                 yield path.relative_to(ROOT), violation
-    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        if path.name != "settings.md":
-            for violation in check_page(path.read_text("utf-8")):
-                yield path.relative_to(ROOT), violation
+    for path in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]:
+        for violation in check_page(path.read_text("utf-8")):
+            yield path.relative_to(ROOT), violation
 
 
 def main() -> int:

@@ -32,9 +32,9 @@ PROBE_SIZE, FP32_ERROR = 512, 1e-5
 def tune_cpu(*, batch_tokens: int | None = None) -> None:
     """Choose oneDNN for fp32 products, keep freed memory, limit the cache of kernels.
 
-    Training, with dropout and attention of ``transformer.fast``: Transformer 6,405 -> 10,860 tokens/s, Luong
-    general 8,443 -> 12,550, additive 7,560 -> 10,960, Bahdanau 7,064 -> 10,490. A process that only decodes,
-    without ``batch_tokens``, caches all compiled kernels, which makes it about 10% faster.
+    With dropout and attention of ``transformer.fast``, training is faster: Transformer 6,405 -> 10,860
+    tokens/s, Luong general 8,443 -> 12,550, additive 7,560 -> 10,960, Bahdanau 7,064 -> 10,490. A process
+    that only decodes, without ``batch_tokens``, caches all compiled kernels: about 10% faster.
     """
     _keep_freed_memory()
     if batch_tokens is not None:
@@ -106,8 +106,8 @@ def _multiplies_in_fp32() -> bool:
 # At every product oneDNN copies the weights into blocks as its kernel reads them. With the few rows of a
 # decoding step this copy takes as long as the product itself. torch has operators that copy once and then
 # multiply by the copy, which torch.compile calls. They are not public: where they are missing or disagree
-# with ``torch.nn.functional.linear``, layers stay as they are. In fp32 they also do unless ``tune_cpu`` has
-# sent products to oneDNN: not in a process that did not call it, nor on processors of Intel with AMX.
+# with ``torch.nn.functional.linear``, layers stay as they are. In fp32 they also stay unless ``tune_cpu`` has
+# sent products to oneDNN, which it does not do on processors of Intel with AMX.
 
 
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2}
@@ -254,10 +254,10 @@ BLOCK = 64
 
 
 def best_continuations(scores: Tensor, logp: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Find them in the ``count`` blocks with the largest maxima alone.
+    """Search the ``count`` blocks with the largest maxima alone.
 
-    An entry of any other block is preceded by these maxima. Taking maxima costs a tenth of sorting. Forced
-    beam search with 5 hypotheses, one core: Transformer 90 -> 104, Luong general 109 -> 130 sentences/s.
+    These maxima precede the entries of all other blocks. Taking maxima costs a tenth of sorting. Forced beam
+    search with 5 hypotheses on one core: Transformer 90 -> 104, Luong general 109 -> 130 sentences/s.
     """
     size = logp.size(2)
     if size % BLOCK:  # pad copies the tensor even if there is nothing to add
@@ -279,9 +279,9 @@ def sorts_all(values: Tensor) -> bool:
 
 
 def stable_topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Find them by ``torch.topk``, which leaves open the order of equal values, and which of them it returns.
+    """Select by ``torch.topk``, which leaves open the order of equal values, and which of them it returns.
 
-    One value more than needed shows where they do not all fit: these few rows are sorted as a whole.
+    One value more than needed shows where equal values do not all fit: these few rows are sorted as a whole.
     """
     if count == 1:
         best = values.max(dim=-1, keepdim=True)  # documented to return the first of equal values

@@ -17,9 +17,9 @@
 # encoder-decoder without attention, the attention of Bahdanau, the variants of Luong, and the Transformer.
 # Each step is a few lines with the models of attnbench, trained in seconds on one core.
 #
-# `make tour` runs all of it in a minute or two, prints the results and writes the pictures into `runs/tour`.
-# On the documentation site (`make docs`) they stand below the code that made them. `docs/tutorial.ipynb` has
-# the same cells for Jupyter and hosted notebooks.
+# `make tour` runs all of it in a minute or two, prints the results and writes the pictures into
+# `runs/tour`. On the documentation site (`make docs`) they stand below the code that made them.
+# `docs/tutorial.ipynb` has the same cells for Jupyter and hosted notebooks.
 #
 # You should know what an LSTM, a softmax and a training loop are.
 
@@ -44,7 +44,7 @@ torch.set_num_threads(1)
 #
 # English and German order words differently: *she has seen the old dog* is *sie hat den alten Hund
 # gesehen*, with the verb at the end, and article and adjective depend on the noun. The sentences here
-# consist of one to three such clauses. Small as it is, the task has what makes translation hard for a
+# consist of one to three such clauses. The task is small, but it has what makes translation hard for a
 # network: long-distance reordering, agreement, and content that must not get lost.
 
 # %%
@@ -173,8 +173,8 @@ def translate(model: nn.Module, sentences: list[list[str]]) -> list[list[str]]:
     src = encode(sentences, [])
     limits = torch.full((len(sentences),), src.size(1) + 2)
     special = SpecialIds(pad=PAD, bos=BOS, eos=EOS)
-    found = generate(model, src, src != PAD, limits=limits, special=special, beam_size=1)
-    return [[WORDS[token] for token in best[0].tokens if token != EOS] for best in found]
+    beams = generate(model, src, src != PAD, limits=limits, special=special, beam_size=1)
+    return [[WORDS[token] for token in best[0].tokens if token != EOS] for best in beams]
 
 
 example = ["Anna", "has", "found", "the", "old", "dog", "and", "he", "has", "bought", "the", "red", "house"]
@@ -182,10 +182,10 @@ print("source:     ", " ".join(example))
 print("translation:", " ".join(translate(models["lstm"], [example])[0]))
 
 # %% [markdown]
-# The form is German, the content is not: the model knows that *hat* follows a subject and that a participle
-# closes the clause, but which noun and which verb it was got lost on the way through one vector. This is
-# the *bottleneck* that attention removes. (A larger LSTM, trained longer, does learn the task. But it needs
-# a vector that holds the whole sentence.)
+# The form is right, but the content is not. The model knows that *hat* follows a subject and that a
+# participle closes the clause. Which noun and which verb it was got lost on the way through one vector.
+# This is the *bottleneck* that attention removes. (A larger LSTM, trained longer, does learn the task. But
+# it needs a vector that holds the whole sentence.)
 #
 # ## 3. Bahdanau: look back at every step
 #
@@ -237,8 +237,8 @@ def draw_attention(model: nn.Module, sentence: list[str], title: str) -> None:
     translation = translate(model, [sentence])[0]
     src, tgt_in = encode([sentence], []), encode([translation], [BOS])[:, :-1]
     with torch.no_grad():
-        found = model.attention(src, src != PAD, tgt_in)
-    heads = [head for name, weights in found.items() if name.startswith("cross") for head in weights[0]]
+        attention = model.attention(src, src != PAD, tgt_in)
+    heads = [head for name, weights in attention.items() if name.startswith("cross") for head in weights[0]]
     figure, axes = plt.subplots(1, len(heads), squeeze=False, sharey=True, figsize=(4.6 * len(heads), 4.4))
     for number, (head, ax) in enumerate(zip(heads, axes[0], strict=True), 1):
         ax.imshow(head.numpy(), cmap="Blues", vmin=0, vmax=1)
@@ -255,7 +255,7 @@ draw_attention(models["bahdanau"], example, "Attention of Bahdanau's model")
 # %% [markdown]
 # The weights follow the clauses and jump to the verb at the end, but they need not lie on the very word
 # that is translated: an encoder state knows its neighbours, so the model can read *old dog* in one place.
-# Weights show where a model reads, which is not always why it writes a word (Jain and Wallace 2019).
+# Weights show where a model reads. That is not always why it writes a word (Jain and Wallace 2019).
 #
 # ## 4. Luong: simpler scores, another place
 #
@@ -290,9 +290,9 @@ print("translation:", " ".join(translate(models["luong-general"], [example])[0])
 # ### Soft and hard
 #
 # The softmax gives every word some weight: *soft* attention. *Hard* attention reads one word (Xu et al.
-# 2015). It is the limit of sharper and sharper scores, but the choice of the largest is a step, which has no
-# gradient: hard attention needs a detour to learn where to look, such as REINFORCE (presets `hard-reinforce`,
-# `hard-st`).
+# 2015). It is the limit of sharper and sharper scores, but the choice of the largest is a step, which has
+# no gradient: hard attention needs a detour to learn where to look, such as REINFORCE (presets `hard-
+# reinforce`, `hard-st`).
 
 # %%
 scores = torch.tensor([1.0, 2.0, 0.5, 1.8, 0.2], requires_grad=True)
@@ -320,8 +320,9 @@ figure.tight_layout()
 #
 # These weights are *dynamic*: computed from the words. *Static* weights are parameters, one per pair of
 # positions (Tay et al. 2021): whatever the sentence says, position t reads the same positions. In this task
-# every clause has the same six places, so the dynamic weights of two sentences are alike too; only they can
-# follow where lengths and orders vary. The static weights below are random, Bahdanau's are learned.
+# every clause has the same six positions, so the dynamic weights of two sentences are alike, too. But only
+# dynamic weights can follow other lengths and orders. The static weights below are random, Bahdanau's are
+# learned.
 
 # %%
 other = ["Thomas", "has", "seen", "the", "new", "tree", "and", "she", "has", "heard", "the", "old", "cat"]
@@ -331,16 +332,16 @@ nn.init.normal_(next(value for name, value in static.named_parameters() if name.
 print("static weights are equal in all sentences, dynamic ones are not")
 figure, axes = plt.subplots(2, 2, sharex=True, sharey=True, figsize=(7, 6))
 for (name, model), row in zip({"static": static, "bahdanau": models["bahdanau"]}.items(), axes, strict=True):
-    found = []
+    maps = []
     for sentence, ax in zip((["she", *example[1:]], other), row, strict=True):
         src = encode([sentence], [])
         tgt_in = encode(translate(models["bahdanau"], [sentence]), [BOS])[:, :-1]  # one translation for both
         with torch.no_grad():
-            found.append(model.attention(src, src != PAD, tgt_in)["cross"][0, 0])
-        ax.imshow(found[-1], cmap="Blues", vmin=0, vmax=1)
+            maps.append(model.attention(src, src != PAD, tgt_in)["cross"][0, 0])
+        ax.imshow(maps[-1], cmap="Blues", vmin=0, vmax=1)
         ax.set_title(f"{name}: {' '.join(sentence[:3])} ...")
-    rows = min(map(len, found))
-    difference = (found[0][:rows, :14] - found[1][:rows, :14]).abs().max().item()
+    rows = min(map(len, maps))
+    difference = (maps[0][:rows, :14] - maps[1][:rows, :14]).abs().max().item()
     print(f"{name:9} largest difference between the weights of two sentences: {difference:.2f}")
 figure.tight_layout()
 
@@ -379,12 +380,13 @@ figure.tight_layout()
 # ## 6. Self-attention needs positions
 #
 # The Transformer drops the recurrence. Words exchange information by attention among themselves,
-# *self-attention*: every word is a query, a key and a value,
+# *self-attention*. Every word is a query, a key and a value:
 #
 #     Attention(Q, K, V) = softmax(Q K^T / sqrt(d)) V
 #
-# computed for all positions in parallel. `plain_attention` is this formula. Without recurrence, nothing in
-# it knows the order of the words: if the words are permuted, so are the outputs, and nothing else changes.
+# This is computed for all positions in parallel; `plain_attention` is this formula. Without recurrence,
+# nothing in it knows the order of the words: if the words are permuted, so are the outputs, and nothing
+# else changes.
 
 # %%
 x = torch.randn(1, 1, 6, 16)  # one sentence, one head, six words of size 16
@@ -411,9 +413,9 @@ figure.tight_layout()
 # %% [markdown]
 # ### Masks
 #
-# Two kinds of position get no weight at all, their scores being set to minus infinity before the softmax:
-# padding, which only makes sentences of a batch equally long, and in the decoder the words that come later,
-# since they are what it has to predict.
+# Two kinds of position get no weight at all: their scores are set to minus infinity before the softmax. The
+# first is padding, which only makes sentences of a batch equally long. The second, in the decoder, are the
+# words that come later, since it has to predict them.
 
 # %%
 torch.manual_seed(0)
@@ -433,10 +435,10 @@ figure.tight_layout()
 # ## 7. The Transformer
 #
 # A layer of the Transformer has several *heads*, attentions with projections of their own that can look at
-# different places; a feed-forward network per position; residual connections and layer normalisation around
-# both. The decoder has a mask in its self-attention, so that position t sees only what is already written,
-# and attends to the encoder as before (*cross-attention*). In training, all positions are computed at once,
-# where a recurrent decoder needs a loop.
+# different positions. A feed-forward network per position follows, and residual connections and layer
+# normalisation are around both. The decoder has a mask in its self-attention, so position t sees only the
+# words that are already written. It attends to the encoder as before (*cross-attention*). In training, all
+# positions are computed at once, where a recurrent decoder needs a loop.
 
 # %%
 config = TransformerConfig(
@@ -463,8 +465,8 @@ draw_attention(models["transformer"], example, "Cross-attention of the Transform
 # ## 8. Side by side
 #
 # How many sentences does each model translate without a single mistake? Sentences of one to three clauses
-# were in training (other sentences: the test draws new ones); four and five clauses are longer than
-# anything seen.
+# were in training (the test draws other sentences). Four and five clauses are longer than anything in
+# training.
 
 # %%
 CAVEAT = "One seed of tiny models on a toy task, with few updates: this does not show which model is better."
@@ -476,7 +478,7 @@ for name, model in models.items():
         rng = random.Random(100 + clauses)
         pairs = [draw_sentence(rng, clauses) for _ in range(50)]
         translations = translate(model, [src for src, _ in pairs])
-        right = sum(found == tgt for found, (_, tgt) in zip(translations, pairs, strict=True))
+        right = sum(words == tgt for words, (_, tgt) in zip(translations, pairs, strict=True))
         exact[name].append(100 * right / len(pairs))
     size = sum(weight.numel() for weight in model.parameters())
     shown = ", ".join(f"{clauses}: {share:.0f}%" for clauses, share in enumerate(exact[name], start=1))
@@ -504,8 +506,8 @@ figure.text(0.5, -0.03, CAVEAT, ha="center")
 
 # %% [markdown]
 # The three models with attention solve the lengths they were trained on; Luong's needed twice as many
-# updates, as the losses on the left show. On longer sentences the picture changes: learning where to look for
-# positions that never occurred in training is another problem than attention itself.
+# updates, as the losses on the left show. On longer sentences the picture changes: there the models must
+# look at positions that never occurred in training.
 #
 # This is one seed of tiny models on a toy task: it illustrates, and shows nothing about which model is
 # better. For that you need real data, tuned settings, several seeds and a test of significance; all of it
@@ -539,7 +541,7 @@ topics = (
     "heads",
     "learning",
 )
-# As a program: elsewhere the pictures are shown, and closed, where they are made.
+# A notebook shows and closes each picture below its cell; a program has them all here.
 for number, topic in zip(plt.get_fignums(), topics, strict=False):
     folder.mkdir(parents=True, exist_ok=True)
     plt.figure(number).savefig(folder / f"{number}-{topic}.png", dpi=150, bbox_inches="tight")

@@ -167,7 +167,7 @@ class Attention(nn.Module):
         if self.temperature != 1:
             scores = scores / self.temperature
         if self.is_uniform and self.training:
-            scores = scores * 0.0  # and so is the gradient, but not None, as several processes sum it
+            scores = scores * 0.0  # the gradient is 0, and not None, because processes sum it
         weights, choices = self.normaliser(scores.masked_fill(~visible, float("-inf")), queries)
         if factor is not None:
             weights = weights * factor

@@ -25,8 +25,8 @@ def lstm_step(
     """Compute h' = sigmoid(o) * tanh(c') and c' = sigmoid(f) * c + sigmoid(i) * tanh(g), (N, H) each.
 
     Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000. The gates (N, 4 H) are in
-    torch's order i, f, g, o, before their activation. c is float32 with 16-bit weights too, as a sum over all
-    steps; of h only the type is read. ``normalise`` is applied to c' inside the second tanh.
+    torch's order i, f, g, o, before their activation. c is float32 even with 16-bit weights, because it sums
+    over all steps. Only the type of h is read. ``normalise`` is applied to c' inside the second tanh.
     """
     if h.dtype != c.dtype:
         gates = gates.to(c.dtype)
@@ -62,9 +62,9 @@ class TorchCell(NamedTuple):
     weight_ih: Tensor
     weight_hh: Tensor
     input_bias: Tensor
-    """Bias of the gates, of a GRU that of the inputs' product alone, (G,)."""
+    """Bias of the gates, (G,); in a GRU that of the inputs' product alone."""
     recurrent_bias: Tensor | None
-    """Bias of the state's product of a GRU, (G,); None in others, whose gates are sums of both products."""
+    """In a GRU the bias of the state's product, (G,); None in other cells, which add both products."""
 
     def advance(self, inputs: Tensor, recurrent: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         """Compute the next h and c (N, H) from W_x x + b and W_h h (GRU: + b_h), (N, G) each."""
@@ -97,7 +97,7 @@ class LayerNormLSTMCell(nn.Module):
         return _normalise_gates(product, self.gain_ih) + self.bias_ih.to(product.dtype)
 
     def advance(self, inputs: Tensor, recurrent: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute one step; as of ``TorchCell``, but ``inputs`` are the output of ``normalise_inputs``."""
+        """Compute one step as ``TorchCell`` does; ``inputs`` come from ``normalise_inputs``."""
         gates = (inputs + _normalise_gates(recurrent, self.gain_hh)).to(c.dtype)
         return lstm_step(gates, h, c, self._normalise_cell)
 
@@ -188,7 +188,7 @@ class MinRNN(nn.Module):
     ) -> tuple[Tensor, State]:
         """Run x (T, N, X) from the initial h (D, N, H), or 0, over all steps or ``lengths`` (N,) of them.
 
-        Returns the outputs (T, N, D * H), of any value in the padding, and the states after the last real
+        Returns the outputs (T, N, D * H), arbitrary in the padding, and the states after the last real
         step, (D, N, H). The state is of the gates' type, but at least float32: bfloat16 would round a sum
         over all steps.
         """

@@ -21,7 +21,7 @@ from .stack import RecurrentStack, StepwiseLinear, StepwiseStack, embed_tokens
 
 
 def join_gates(cells: Sequence[Cell]) -> Any:
-    """Return what computes the gates of an LSTM by one product per layer in a search; None: nothing does."""
+    """Join the weights of the cells for a search; None, as here, if they are not joined."""
 
 
 class Readout(nn.Linear):
@@ -104,7 +104,7 @@ class State(NamedTuple):
 
 
 class DecoderOutput(NamedTuple):
-    """Output of a decoder: the input of the output layer (B, T, D), and the weights that there are."""
+    """The input of the output layer (B, T, D), and attention weights, None where nothing attends."""
 
     readout: Tensor
     attention: AttentionOutput | None

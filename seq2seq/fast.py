@@ -18,8 +18,8 @@ from .cells import Cell, State, Step, Steps, TorchCell, activate, run_step_by_st
 class Packing:
     """Order of the real tokens of a batch: position by position, the longest sentence first.
 
-    All indices are computed on the host and copied at once, so that a GPU need not be waited for, as torch's
-    own packing does; the gain has not been measured.
+    The host computes all indices and copies them at once, while torch's own packing waits for the GPU. The
+    gain has not been measured.
     """
 
     def __init__(self, lengths: Tensor, size: int, device: torch.device) -> None:
@@ -53,9 +53,9 @@ class Packing:
 def run_layer(layer: nn.RNNBase, x: Steps, state: State | None) -> tuple[Steps, State]:
     """Run a layer in the fastest way: on a GPU by cuDNN; packed steps on a CPU by oneDNN or the loop.
 
-    Torch's own loop over packed steps adds a gradient of all of them at every step. A GRU by
-    ``run_step_by_step``, forward and backward pass of one bidirectional layer on one core: 62 -> 47 ms for 14
-    steps, 155 -> 69 for 60 (fp32).
+    Torch's own loop over packed steps adds a gradient of all of them at every step. For a GRU
+    ``run_step_by_step`` takes less time, forward and backward pass of one bidirectional layer on one core: 47
+    instead of 62 ms for 14 steps, 69 instead of 155 for 60 (fp32).
     """
     if x.data.is_cuda:
         return run_cudnn_layer(layer, x, state)
@@ -67,9 +67,9 @@ def run_layer(layer: nn.RNNBase, x: Steps, state: State | None) -> tuple[Steps, 
     return run_torch_layer(layer, x, state)
 
 
-# An LSTM on a CPU: one call of oneDNN, which takes a rectangle. Padding must not change the state, as it
-# would that of the direction from the right at its start. So one input more is 1 in the padding, and closes
-# the input gate and opens the forget gate: c is kept as it is.
+# An LSTM on a CPU: one call of oneDNN, which reads the padding too. The direction from the right begins
+# there, and its state must stay 0. So an additional input is 1 in the padding: it closes the input gate and
+# opens the forget gate, so that c stays as it is.
 
 HOLD = 1e4
 """Weight of that input; the sigmoid of it is 1, and of its negative 0, exactly."""
@@ -83,8 +83,8 @@ def prefers_rectangle(x: PackedSequence) -> bool:
 def run_padded_lstm(rnn: nn.LSTM, x: PackedSequence) -> tuple[PackedSequence, tuple[Tensor, ...]]:
     """Run one layer from a state of zeros; returns what ``run_cudnn_layer`` does.
 
-    A layer takes 0.4 to 0.5 times as long as by torch's loop at 60 words, 0.8 to 1.0 at 14 (bf16, fp32;
-    forward and backward pass, one AMD core), an update of Bahdanau's model 0.97.
+    Forward and backward pass of a layer take 0.4 to 0.5 times as long as torch's loop at 60 words, 0.8 to 1.0
+    at 14 (bf16, fp32; one AMD core), and an update of Bahdanau's model 0.97.
     """
     rows, size = int(x.batch_sizes[0]), rnn.hidden_size
     weights: Sequence[Sequence[Tensor]] = rnn.all_weights
@@ -265,7 +265,7 @@ class StepwiseProduct:
 def join_gradients(attention: Any, source: Any, steps: int) -> Any:
     """Return keys and values whose products have one gradient product for all steps of a loop.
 
-    In fp32 on one thread, updates take 1 / 1.05 of the time with score "general", 1 / 1.04 with "additive".
+    Updates are 1.05 times as fast with score "general", 1.04 with "additive" (fp32, one thread).
     """
     if not joins_gradients():
         return source
@@ -306,8 +306,8 @@ class JoinedGates(nn.ModuleList):
 def join_gates(cells: Sequence[Cell]) -> JoinedGates | None:
     """Join the weights of each layer of an LSTM or plain RNN for the steps of a search.
 
-    They are copies, as large as the weights, which later changes of the weights do not reach. Other cells
-    have none. A search by Luong's general model is 1.13 to 1.15 times as fast with joined gates and the
+    The joined weights are copies, which later changes of the weights do not reach. Other cells have none. A
+    search by Luong's general model is 1.13 to 1.15 times as fast with joined gates and the
     packed layers of compare/fast.py, 1.04 to 1.09 times with packed layers alone.
     """
     layers = []
@@ -323,7 +323,7 @@ def join_gates(cells: Sequence[Cell]) -> JoinedGates | None:
 
 
 def _join_layer(joined: nn.Module, inputs: tuple[Tensor, ...]) -> Step:
-    """Return the next step of a layer; ``known`` are the inputs (N, X) that are not fed back."""
+    """Return the next step of a layer; ``inputs`` (N, X) are not fed back."""
     return lambda x, h, c: activate(joined(torch.cat((*inputs, x, h), dim=-1)), h, c)
 
 
@@ -345,8 +345,8 @@ def prepare_keys(keys: Tensor) -> Tensor:
 def tanh_energy(query: Tensor, keys: Tensor, vectors: Tensor) -> Tensor:
     """Compute v . tanh(query + key), as tanh(x) = 2 sigmoid(2 x) - 1 where that is precise enough.
 
-    Torch takes a fifth of the time for a sigmoid: forced search by the additive model 282 -> 392 sentences/s
-    (greedy), 76 -> 114 (beam 5).
+    A sigmoid takes torch a fifth of the time of a tanh: forced search by the additive model 282 -> 392
+    sentences/s (greedy), 76 -> 114 (beam 5).
     """
     if is_half(keys):
         energy = linear((query + keys.unsqueeze(1)).tanh_(), vectors)  # (B, Q, S, heads)

@@ -164,11 +164,11 @@ def real_tokens(src: Tensor, src_mask: Tensor | None) -> Tensor:
 
 
 def check_target(src: Tensor, tgt_in: Tensor) -> None:
-    """Raise a ValueError unless ``tgt_in`` (B, T) is of the sentences of src (B, S)."""
+    """Raise a ValueError unless ``tgt_in`` (B, T) has tokens, and as many sentences as src (B, S)."""
     if tgt_in.size(1) == 0:
         raise ValueError("tgt_in must have a token, BOS")
     if tgt_in.size(0) != src.size(0):
-        raise ValueError(f"tgt_in is of {tgt_in.size(0)} sentences, but src of {src.size(0)}")
+        raise ValueError(f"tgt_in has {tgt_in.size(0)} sentences, but src has {src.size(0)}")
 
 
 def has_checkable_values(mask: Tensor) -> bool:
@@ -237,7 +237,7 @@ class Seq2Seq(nn.Module):
                 mask, which waits for a GPU.
 
         Raises:
-            ValueError: ``src_mask`` is not such a mask, or ``tgt_in`` is of another number of sentences.
+            ValueError: ``src_mask`` is not such a mask, or ``tgt_in`` has another number of sentences.
         """
         memory = self.encode(src, src_mask, src_lengths)
         check_target(src, tgt_in)

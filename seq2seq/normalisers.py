@@ -160,7 +160,7 @@ class Reinforce(Softmax):
             value = self.baseline(queries.state.detach()).squeeze(-1)
         else:
             assert self.average is not None
-            value = self.average.clone().expand(queries.position.shape)  # the loss changes the average
+            value = self.average.expand(queries.position.shape)
         chosen = logp.gather(-1, sample).squeeze(-1).sum(1)
         if self.settings.reward_weight != 1:
             chosen = self.settings.reward_weight * chosen

@@ -172,8 +172,8 @@ class AdditiveScore(Score):
     Luong et al. 2015 (section 3.1) write v . tanh(W [s; h]) and call it "concat": the same score, W_s and W_h
     being the left and the right half of W. The split lets W_h h be computed once per sentence.
 
-    Of several heads, each has its own slices of W_s, W_h and v, A / heads wide, and averages its own slice of
-    the values W_v h, A in size (Chen et al. 2018).
+    With several heads, each has its own slices of W_s, W_h and v, A / heads wide, and averages its own slice
+    of the values W_v h, A in size (Chen et al. 2018).
     """
 
     options = frozenset({"attention_size", "map_values", "num_heads"})
@@ -371,7 +371,7 @@ class DotScore(ProductScore):
 class GeneralScore(ProductScore):
     """e = s . (W h): Luong et al. 2015, section 3.1 "general"; W h is computed once per sentence.
 
-    Of several heads, each has its own slices of s and W h, and averages its own slice of the values W_v h.
+    With several heads, each has its own slices of s and W h, and averages its own slice of the values W_v h.
     """
 
     options = frozenset({"map_values", "num_heads"})

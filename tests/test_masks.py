@@ -61,7 +61,7 @@ def test_masks_that_a_model_would_misread_are_refused(model: nn.Module, call: An
 def test_targets_of_other_sentences_are_refused(model: nn.Module):
     (src, mask), tgt = sources(), targets()
     for call in (model, model.attention):
-        with pytest.raises(ValueError, match="tgt_in is of 1 sentences, but src of 4"):
+        with pytest.raises(ValueError, match="tgt_in has 1 sentences, but src has 4"):
             call(src, mask, tgt[:1])
 
 

@@ -17,6 +17,8 @@ CODE = {
     "found, hypotheses = 1, 2\n": ["name"],
     "def f(known):\n    return known\n": ["name"],
     "x = found\n": [],
+    f"raise ValueError(f'{'word ' * 24}{{value}} word')\n": ["message"],
+    f"raise ValueError('{'word ' * 20}. {'word ' * 20}')\n": [],
 }
 PAGES = {
     f"{LONG}.\n": ["page-sentence"],

@@ -1,7 +1,8 @@
 """Sizes and options of the Transformer, checked when a config is made."""
 
-from collections.abc import Iterator
+import json
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Literal, Self, get_args, get_origin
 
 from .masks import FORMS, is_pattern
@@ -59,6 +60,13 @@ def check_fields(config: Any) -> None:
             raise ValueError(f"{name} must be at least 1, got {value}")
         if name.endswith("dropout") and not 0 <= value < 1:
             raise ValueError(f"{name} must be at least 0 and below 1, got {value}")
+
+
+def check_rule(config: Any, name: str, holds: bool, rule: str) -> None:
+    """Raise a ValueError if a setting has another value than its default and breaks a rule."""
+    value = getattr(config, name)
+    if not holds and value != getattr(type(config), name):
+        raise ValueError(f"{name} {json.dumps(value)} {rule}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,77 +140,46 @@ class LayerConfig(Config):
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for broken, message in self.rules():
-            if broken:
-                raise ValueError(message)
-
-    def rules(self) -> Iterator[tuple[bool, str]]:
-        """List what cannot be combined: whether it is, and what to say then."""
+        rule, d_model = partial(check_rule, self), self.d_model
         for name in ("encoder_mask", "decoder_mask", "cross_mask"):
-            yield not is_pattern(text := getattr(self, name)), f"{name} must be {FORMS}, got {text!r:.80}"
-        d_model, positions = self.d_model, f'positions "{self.positions}"'
-        yield (
-            self.head_size is None and d_model % self.num_heads != 0,
-            f"d_model ({d_model}) must be a multiple of num_heads ({self.num_heads}), unless head_size says "
-            "how wide a head is",
-        )
+            rule(name, is_pattern(getattr(self, name)), f"must be {FORMS}")
+        rule("decoder_mask", self.decoder_mask != "causal", "has no effect: a decoder is causal")
+        is_divided = self.head_size is not None or d_model % self.num_heads == 0
+        for name in ("num_heads", "d_model"):
+            sizes = f"d_model ({d_model}) must be a multiple of num_heads ({self.num_heads})"
+            rule(name, is_divided, f"does not fit: {sizes}, unless head_size is set")
         concatenates, learns = self.positions.startswith("concat"), self.positions.endswith("learned")
-        for name, has_effect, needs in (
-            ("position_size", concatenates, '"concat" or "concat-learned"'),
-            ("max_positions", learns, '"learned" or "concat-learned"'),
-            ("max_distance", self.positions in ("relative", "t5"), '"relative" or "t5"'),
-        ):
-            yield (
-                getattr(self, name) is not None and not has_effect,
-                f"{name} has no effect with {positions}: it needs {needs}",
-            )
-        yield (
-            self.positions == "t5" and self.distance_limit <= BUCKETS // 2,
-            f'max_distance must be above {BUCKETS // 2} with positions "t5": each distance below that has a '
-            f"bias of its own, got {self.max_distance}",
-        )
-        has_waves = self.positions in ("sinusoidal", "network")
-        yield has_waves and d_model % 2 == 1, f"d_model must be even, for sine and cosine, got {d_model}"
-        odd = self.positions == "rotary" and self.query_size % 2 == 1
-        yield odd, f'positions "rotary" turn pairs: the size of a head must be even, got {self.query_size}'
+        rule("position_size", concatenates, 'needs positions "concat" or "concat-learned"')
         size = self.concatenated_size
-        yield (
-            concatenates and (size >= d_model or (not learns and size % 2 == 1)),
-            f"position_size must be below d_model ({d_model}), and even for sinusoids, got {size}",
-        )
-        yield self.decoder_mask == "causal", 'decoder_mask "causal" has no effect: a decoder is causal'
-        is_linear = self.attention_kind == "linear"
-        yield (
-            is_linear and self.positions in IN_ATTENTION,
-            f'{positions} change softmax scores, which attention_kind "linear" does not have: use positions '
-            'in the embeddings, such as "sinusoidal"',
-        )
-        yield (
-            is_linear and self.attention_dropout > 0,
-            f"attention_dropout ({self.attention_dropout}) drops weights, which attention_kind "
-            '"linear" does not compute: use 0',
-        )
-        yield (
-            self.qk_norm and (self.attention_kind not in ("scaled", "hard") or self.positions == "relative"),
-            'qk_norm needs attention_kind "scaled" or "hard", and positions other than "relative"',
-        )
-        groups = self.kv_heads != self.num_heads
-        yield (
-            self.num_heads % self.kv_heads != 0,
-            f"num_heads ({self.num_heads}) must be a multiple of num_kv_heads ({self.kv_heads})",
-        )
-        whole = is_linear or self.positions == "relative"
-        yield groups and whole, 'num_kv_heads needs a softmax, and positions other than "relative"'
-        plain, is_bare = f'projections "{self.projections}"', self.projections == "none"
-        yield groups and self.projections == "shared-qk", f"num_kv_heads must be num_heads with {plain}"
-        yield is_bare and self.num_heads > 1, f"{plain} need num_heads 1: all heads would be alike"
+        fits = not concatenates or (size < d_model and (learns or size % 2 == 0))
+        rule("position_size", fits, f"must be below d_model ({d_model}), and even for sinusoids")
+        rule("max_positions", learns, 'needs positions "learned" or "concat-learned"')
+        has_limit = self.positions in ("relative", "t5")
+        rule("max_distance", has_limit, 'needs positions "relative" or "t5"')
+        is_far = self.positions != "t5" or self.distance_limit > BUCKETS // 2
+        rule("max_distance", is_far, f"must be above {BUCKETS // 2}: each distance below has its own bias")
+        has_waves = self.positions in ("sinusoidal", "network")
+        rule("d_model", not has_waves or d_model % 2 == 0, "must be even, for sine and cosine")
+        has_pairs = self.positions != "rotary" or self.query_size % 2 == 0
+        rule("positions", has_pairs, f"turns pairs: the size of a head must be even, not {self.query_size}")
+        is_linear, is_relative = self.attention_kind == "linear", self.positions == "relative"
+        in_scores = is_linear and self.positions in IN_ATTENTION
+        needs_softmax = 'needs a softmax, which attention_kind "linear" does not have'
+        rule("positions", not in_scores, f'{needs_softmax}: use those of embeddings, such as "sinusoidal"')
+        rule("attention_dropout", not is_linear, f"{needs_softmax}: use 0")
+        is_scaled = self.attention_kind in ("scaled", "hard")
+        rule("qk_norm", is_scaled, 'needs attention_kind "scaled" or "hard"')
+        rule("qk_norm", not is_relative, 'needs positions other than "relative"')
+        divides, is_single = self.num_heads % self.kv_heads == 0, self.kv_heads == self.num_heads
+        rule("num_kv_heads", divides, f"must divide num_heads ({self.num_heads})")
+        rule("num_kv_heads", is_single or not is_linear, needs_softmax)
+        rule("num_kv_heads", is_single or not is_relative, 'needs positions other than "relative"')
+        is_shared, is_bare = self.projections == "shared-qk", self.projections == "none"
+        rule("num_kv_heads", is_single or not is_shared, 'must be num_heads with projections "shared-qk"')
+        rule("projections", not is_bare or self.num_heads == 1, "needs num_heads 1: all would be alike")
         for name in ("head_size", "value_size"):
-            yield (
-                is_bare and getattr(self, name) is not None,
-                f"{name} has no effect with {plain}: states are as wide as d_model",
-            )
-        no_norm = self.norm == "none" and self.norm_kind != "layer"
-        yield no_norm, f'norm_kind "{self.norm_kind}" has no effect with norm "none"'
+            rule(name, not is_bare, 'has no effect with projections "none": states are as wide as d_model')
+        rule("norm_kind", self.norm != "none", 'has no effect with norm "none"')
 
     @property
     def query_size(self) -> int:
@@ -262,13 +239,9 @@ class DecoderOnlyConfig(LayerConfig):
 class LanguageModelConfig(DecoderOnlyConfig):
     """Options of a ``LanguageModel`` in which nothing is for a source, which it lacks."""
 
-    def rules(self) -> Iterator[tuple[bool, str]]:
-        """List options that would have no effect, too."""
-        yield from super().rules()
+    def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("encoder_mask", "cross_mask"):
-            yield (
-                getattr(self, name) != "full",
-                f"{name} has no effect in a language model, which has no source",
-            )
-        message = 'tie "all" shares a source embedding, which a language model lacks: use "output"'
-        yield self.tie == "all", message
+            check_rule(self, name, False, "has no effect in a language model, which has no source")
+        has_source = 'shares a source embedding, which a language model lacks: use "output"'
+        check_rule(self, "tie", self.tie != "all", has_source)

@@ -25,7 +25,7 @@ def causal_mask(length: int, device: torch.device) -> Tensor:
 
 
 def restrict_to_past(mask: Tensor | None, length: int, device: torch.device) -> Tensor:
-    """Forbid a mask, or a bias of scores, all keys after the query's own position."""
+    """Restrict a mask, or a bias of scores, to keys up to the query's own position."""
     past = causal_mask(length, device)
     if mask is None:
         return past
@@ -221,8 +221,8 @@ def real_tokens(src: Tensor, src_mask: Tensor | None) -> Tensor:
 
 
 def check_target(src: Tensor, tgt_in: Tensor) -> None:
-    """Raise a ValueError unless ``tgt_in`` (B, T) is of the sentences of src (B, S)."""
+    """Raise a ValueError unless ``tgt_in`` (B, T) has tokens, and as many sentences as src (B, S)."""
     if tgt_in.size(1) == 0:
         raise ValueError("tgt_in must have a token, BOS")
     if tgt_in.size(0) != src.size(0):
-        raise ValueError(f"tgt_in is of {tgt_in.size(0)} sentences, but src of {src.size(0)}")
+        raise ValueError(f"tgt_in has {tgt_in.size(0)} sentences, but src has {src.size(0)}")

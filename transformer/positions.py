@@ -120,9 +120,8 @@ class PositionalEmbedding(nn.Module):
 
 # Positions in self-attention: rotary, relative, T5's, and ALiBi.
 #
-# Attention to the source knows none of them: a target and a source position have no distance (all are defined
-# for one sequence). Shapes: B sentences, Q query and S key positions, H heads of width E, K
-# hypotheses.
+# Attention to the source has none of them: they are defined for the positions of one sequence. Shapes: B
+# sentences, Q query and S key positions, H heads of width E, K hypotheses.
 
 
 class Relation(NamedTuple):

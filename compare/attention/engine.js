@@ -72,10 +72,10 @@ const engine = (() => {
       this.pattern = tokenPattern(unspaced);
       this.tokens = pieces;
       this.scores = new Float32Array(bytesOf(scores).buffer);
+      this.scores[UNK] = Math.min(...this.scores.slice(FIRST_PIECE)) - UNKNOWN_PENALTY;
       this.ids = new Map(pieces.slice(FIRST_PIECE).map((piece, i) => [piece, FIRST_PIECE + i]));
       this.longest = Math.max(...pieces.map((piece) => [...piece].length));
       this.readAs = "bytes";
-      this.unknownScore = Math.fround(Math.min(...this.scores.slice(FIRST_PIECE)) - UNKNOWN_PENALTY);
     }
 
     /** Find the most probable pieces (Viterbi) with sums in fp32, in the order in which SentencePiece adds them. */
@@ -83,23 +83,19 @@ const engine = (() => {
       const escaped = text.replaceAll(ESCAPE, `${ESCAPE}0`).replaceAll(SPACE, `${ESCAPE}1`);
       const characters = [...(SPACE + escaped.replaceAll(" ", SPACE))];
       const best = [{ score: 0 }];
-      const offer = (begin, end, id, score) => {
-        const sum = Math.fround(score + best[begin].score);
-        if (!best[end] || sum > best[end].score) best[end] = { score: sum, begin, id };
-      };
-      characters.forEach((character, begin) => {
-        let piece = "";
-        for (let end = begin + 1; end <= Math.min(characters.length, begin + this.longest); end++) {
-          piece += characters[end - 1];
-          if (this.ids.has(piece)) offer(begin, end, this.ids.get(piece), this.scores[this.ids.get(piece)]);
+      for (let end = 1; end <= characters.length; end++) {
+        for (let begin = Math.max(0, end - this.longest); begin < end; begin++) {
+          const id = this.ids.get(characters.slice(begin, end).join("")) ?? (begin === end - 1 ? UNK : null);
+          if (id === null) continue;
+          const score = Math.fround(this.scores[id] + best[begin].score);
+          if (!best[end] || score > best[end].score) best[end] = { score, begin, id };
         }
-        if (!this.ids.has(character)) offer(begin, begin + 1, UNK, this.unknownScore);
-      });
-      const found = [];
-      for (let end = characters.length; end > 0; end = best[end].begin) found.unshift(best[end]);
+      }
+      const chosen = [];
+      for (let end = characters.length; end > 0; end = best[end].begin) chosen.unshift(best[end]);
       const bytes = (begin) => utf8(characters[begin]).map((byte) => FIRST_BYTE + byte);
-      const ids = found.flatMap(({ id, begin }) => (id === UNK ? bytes(begin) : [id]));
-      const unknown = found.filter(({ id }) => id === UNK).map(({ begin }) => characters[begin]);
+      const ids = chosen.flatMap(({ id, begin }) => (id === UNK ? bytes(begin) : [id]));
+      const unknown = chosen.filter(({ id }) => id === UNK).map(({ begin }) => characters[begin]);
       return { ids, labels: ids.map((id) => this.label(id)), ...this.group(ids), unknown };
     }
 
@@ -222,19 +218,20 @@ const engine = (() => {
     return scores.map((_, i) => Number(i === largest));
   }
 
-  /** Let a query attend with all heads: its context, and scores and weights by head. energy(key, begin, end) rates. */
+  /** Let a query attend with all heads: its context, scores and weights by head, and the size of a head's keys. */
   function attend(energy, { keys, values }, heads, formula) {
-    const [keySize, valueSize] = [keys[0].length / heads, values[0].length / heads];
+    const [size, valueSize] = [keys[0].length / heads, values[0].length / heads];
+    const factor = formula.scaled ? 1 / Math.sqrt(size) : 1;
     const context = new Float32Array(values[0].length);
     const [scores, weights] = [[], []];
     for (let head = 0; head < heads; head++) {
-      scores.push(Float32Array.from(keys, (key) => energy(key, head * keySize, (head + 1) * keySize)));
+      scores.push(Float32Array.from(keys, (key) => factor * energy(key, head * size, (head + 1) * size)));
       weights.push(normalise(scores[head], formula));
       values.forEach((value, j) => {
         for (let i = head * valueSize; i < (head + 1) * valueSize; i++) context[i] += weights[head][j] * value[i];
       });
     }
-    return { context, scores, weights };
+    return { context, scores, weights, size };
   }
 
   function sum(begin, end, term) {
@@ -242,7 +239,7 @@ const engine = (() => {
     for (let i = begin; i < end; i++) total += term(i);
     return total;
   }
-  const product = (query, factor) => (key, begin, end) => factor * sum(begin, end, (i) => query[i] * key[i]);
+  const product = (query) => (key, begin, end) => sum(begin, end, (i) => query[i] * key[i]);
   const additive = (query, vector) => (key, begin, end) => sum(begin, end, (i) => vector[i] * Math.tanh(query[i] + key[i]));
 
   /** Settings and weights of a model. */
@@ -325,10 +322,9 @@ const engine = (() => {
     attend(state, memory, formula) {
       const { score, num_heads: heads } = this.config.attention;
       const query = this.apply("decoder.attention.scorer.query", state);
-      const factor = score === "scaled-dot" && formula.scaled ? 1 / Math.sqrt(query.length / heads) : 1;
-      const isAdditive = score === "additive" || score === "concat";
       const vector = this.weights["decoder.attention.scorer.energy.weight"]?.data;
-      return attend(isAdditive ? additive(query, vector) : product(query, factor), memory, heads, formula);
+      const scaled = score === "scaled-dot" && formula.scaled;
+      return attend(vector ? additive(query, vector) : product(query), memory, heads, { ...formula, scaled });
     }
 
     step(token, state, memory, formula) {
@@ -394,8 +390,7 @@ const engine = (() => {
     }
 
     attend(name, query, source, formula, rows) {
-      const factor = formula.scaled ? 1 / Math.sqrt(this.config.query_size) : 1;
-      const row = attend(product(query, factor), source, this.config.num_heads, formula);
+      const row = attend(product(query), source, this.config.num_heads, formula);
       rows.push(row);
       return this.apply(`${name}.project_out`, row.context);
     }
@@ -414,9 +409,8 @@ const engine = (() => {
     feedForward(name, x) {
       const inner = this.apply(`${name}.widen`, x);
       const half = inner.length / 2;
-      const isGated = this.config.activation === "swiglu";
       const gated = () => inner.slice(0, half).map((a, i) => a * sigmoid(a) * inner[half + i]);
-      return this.apply(`${name}.narrow`, isGated ? gated() : inner.map((a) => Math.max(a, 0)));
+      return this.apply(`${name}.narrow`, this.config.activation === "swiglu" ? gated() : inner.map((a) => Math.max(a, 0)));
     }
 
     /** Apply all layers of a side to new positions; memory holds keys and values of the source by layer. */
@@ -464,15 +458,9 @@ const engine = (() => {
 
   /** Return the indices of the largest numbers, of equal ones the lowest first. */
   function largest(values, count) {
-    const best = [];
-    values.forEach((value, i) => {
-      if (best.length === count && !(value > values[best.at(-1)])) return;
-      let at = best.length;
-      while (at > 0 && value > values[best[at - 1]]) at--;
-      best.splice(at, 0, i);
-      best.length = Math.min(best.length, count);
-    });
-    return best;
+    const least = values.toSorted().at(-count) ?? -Infinity;
+    const indices = [...values.keys()].filter((i) => values[i] >= least);
+    return indices.sort((one, other) => values[other] - values[one] || one - other).slice(0, count);
   }
 
   const divisor = (length, { alpha, normalization }) => (normalization === "wu" ? (5 + length) / 6 : length) ** alpha;
@@ -494,8 +482,8 @@ const engine = (() => {
         const { logits, state: next, attention: rows } = model.network.step(one.token, one.state, memory, formula);
         const logp = logSoftmax(logits);
         const five = largest(logp, 5).map((token) => ({ token, probability: Math.exp(logp[token]) }));
-        const allowed = time < limit ? logp : logp.map((value, token) => (token === EOS ? value : -Infinity));
-        allowed[PAD] = allowed[BOS] = -Infinity;
+        const isAllowed = (token) => (time < limit ? token !== PAD && token !== BOS : token === EOS);
+        const allowed = logp.map((value, token) => (isAllowed(token) ? value : -Infinity));
         return largest(allowed, beam === 1 ? 1 : 2 * beam).map((token) => {
           const steps = [...one.steps, { token, five, attention: rows }];
           return { score: one.score + allowed[token], token, state: next, steps };

@@ -1,79 +1,61 @@
 /** The page that translates what its reader types with each model, word by word, and shows the attention. */
 (() => {
-  const { make, makeFigure, startPointing, startProjector } = attnbench; // of viewer.js
-  const [MOST_WORDS, MOST_CHARACTERS] = [100, 1000]; // of a sentence
+  const { make, makeFigure, startPage, startPointing } = attnbench; // in viewer.js
+  const MOST_CHARACTERS = 600;
   const PAUSE = 120; // milliseconds between two target words
   const ADDITIVE = "v · tanh(W s + U h)";
   const FORMULAS = { additive: ADDITIVE, concat: ADDITIVE, dot: "s · h", general: "s · W h", "scaled-dot": "q · k" };
   const [START, END] = ["(start)", "(end)"];
-  const element = (id) => document.getElementById(id);
-  const isPressed = (button) => button.ariaPressed === "true";
+  const field = (id) => document.getElementById(id);
   const formula = () => ({
-    temperature: 2 ** Number(element("temperature").value),
-    hard: isPressed(element("hard")),
-    scaled: !isPressed(element("unscaled")),
+    temperature: 2 ** Number(field("temperature").value),
+    hard: field("hard").checked,
+    scaled: !field("unscaled").checked,
   });
 
-  const number = (value) => (Math.abs(value) >= 1e4 ? value.toExponential(2) : String(Number(value.toPrecision(3))));
+  const number = (value) => (Math.abs(value) >= 1e6 ? value.toExponential(2) : String(Number(value.toPrecision(3))));
   const labelOf = (vocabulary, token) => (token === engine.EOS ? END : vocabulary.label(token));
-
-  /** List the heads that a head stands for: itself, or those that a mean is of, a layer's or all of a kind. */
-  function partsOf(heads, { kind, layer, head }) {
-    if (head !== null) return [{ layer, head }];
-    return heads.filter((one) => one.kind === kind && one.head !== null && (layer === kind || one.layer === layer));
-  }
 
   /** A model's part of the page: its translation, its attention, the next words, and the formula with numbers. */
   class Panel {
-    constructor(model) {
-      this.model = model;
-      this.heads = model.heads.map((head) => ({ ...head, parts: partsOf(model.heads, head) }));
+    constructor(model, element) {
+      Object.assign(this, { model, element });
+      this.heads = model.heads.length ? model.heads : [{ kind: "cross", name: "no attention", parts: [] }];
       const chosen = this.heads.findLastIndex(({ kind }) => kind === "cross"); // the widest mean
       this.shown = { name: "", label: model.label, heads: this.heads.map(({ name }) => name), chosen };
-      this.figure = makeFigure(this.shown, () => element("form").value);
-      const part = (tag, name) => (this[name] = make(tag, { attributes: { class: name } }));
-      const bleu = model.bleu === null ? "" : `, BLEU ${model.bleu.toFixed(1)}`;
-      const weights = Number(model.params.toPrecision(2)).toLocaleString("en");
-      const details = make("small", { text: `${weights} weights${bleu}` });
-      const above = [make("h2", { text: model.label, children: [details] }), part("p", "translation"), part("p", "time")];
-      const below = [part("p", "after"), part("ol", "next"), part("p", "formula")];
-      this.element = make("section", { attributes: { class: "panel" }, children: [...above, this.figure.element, ...below] });
-      this.element.style.setProperty("--family", model.color);
-      this.translation.lang = model.languages[1];
-      const point = ({ target }) => {
-        const row = target.closest("[data-row]")?.dataset.row;
-        if (row === undefined) return;
-        this.row = Number(row);
-        this.explain();
-      };
-      for (const event of ["mouseover", "focusin"]) this.figure.element.addEventListener(event, point);
+      this.figure = makeFigure(this.shown, () => field("form").value);
+      for (const name of ["translation", "time", "after", "next", "formula"]) this[name] = element.querySelector(`.${name}`);
+      this.time.after(this.figure.element);
       this.figure.element.addEventListener("change", () => this.explain());
     }
 
-    /** Begin to translate a text; returns its words or characters that the model does not know. */
+    /** Begin to translate a text; returns a note on words or characters that the model does not know. */
     begin(text) {
       const { ids, labels, words, of, unknown } = this.model.src.encode(text);
-      this.source = { words: [...words, END], of: [...of, words.length], labels: [...labels, END] };
-      this.search = engine.search(this.model, ids, { beam: Number(element("beam").value), formula: formula() });
-      Object.assign(this, { ended: false, row: null, ms: 0 });
-      return [...new Set(unknown)];
+      const source = { words: [...words, END], of: [...of, words.length], labels: [...labels, END] };
+      const search = engine.search(this.model, ids, { beam: Number(field("beam").value), formula: formula() });
+      this.coming = { text, source, search, ms: 0 };
+      return unknown.length ? `${[...new Set(unknown)].join(", ")}, read as ${this.model.src.readAs}` : "";
     }
 
-    /** Compute the next word and draw what there is. */
+    /** Compute the next word; returns whether the translation has ended. */
     advance() {
       const start = performance.now();
-      this.result = this.search.next().value;
-      this.ms += performance.now() - start;
-      this.ended = this.result.ended;
-      this.draw();
+      this.coming.result = this.coming.search.next().value;
+      this.coming.ms += performance.now() - start;
+      return this.coming.result.ended;
     }
 
+    /** Draw what has been computed. */
     draw() {
-      const tokens = this.result.steps.map(({ token }) => token).filter((token) => token !== engine.EOS);
+      if (this.coming.text !== this.text) this.row = null; // it stays while the formula changes
+      Object.assign(this, this.coming);
+      const { steps, ended } = this.result;
+      const tokens = steps.map(({ token }) => token).filter((token) => token !== engine.EOS);
       const { words, of } = this.model.tgt.group(tokens);
-      this.target = this.ended ? { words: [...words, END], of: [...of, words.length] } : { words, of };
-      this.translation.textContent = this.model.tgt.decode(tokens) + (this.ended ? "" : " …");
-      this.time.textContent = `${Math.round(this.ms)} ms, ${this.result.steps.length} steps`;
+      this.target = ended ? { words: [...words, END], of: [...of, words.length] } : { words, of };
+      this.translation.textContent = this.model.tgt.decode(tokens) + (ended ? "" : " …");
+      this.time.textContent = `${Math.round(this.ms)} ms, ${steps.length} steps`;
       this.figure.show((head) => this.view(this.heads[head]));
       this.explain();
     }
@@ -101,18 +83,19 @@
         }));
       }
       const before = (i) => columns.words.slice(0, i).join("").length; // as models may divide a sentence differently
-      const keys = columns.words.map((_, i) => (kind === "decoder" ? `${this.model.label} ${i}` : before(i)));
-      return { src: columns.words, tgt: rows.words, weights, keys };
+      const names = columns.words.map((_, i) => (kind === "decoder" ? `${this.model.label} ${i}` : before(i)));
+      return { src: columns.words, tgt: rows.words, weights, columns: names };
     }
 
-    /** Show the next words and the formula of the row pointed at; else of the last word. */
-    explain() {
+    /** Show the next words and the formula of a row, as long as no other is pointed at; at first of the last word. */
+    explain(pointed) {
       if (!this.result) return;
-      const { kind, parts } = this.heads[this.shown.chosen] ?? { kind: "cross" };
+      if (pointed !== undefined) this.row = Number(pointed);
+      const { kind, parts } = this.heads[this.shown.chosen];
       const [rows, columns] = this.axes(kind);
       const last = rows.words.length - 1;
       const lastWord = rows.words.findLastIndex((word) => word !== END && /\p{L}/u.test(word));
-      const row = Math.max(0, Math.min(this.row ?? (this.ended ? lastWord : last), last));
+      const row = Math.max(0, Math.min(this.row ?? (this.result.ended ? lastWord : last), last));
       for (const label of this.figure.element.querySelectorAll(":is(th, li)[data-row]")) {
         label.classList.toggle("current", Number(label.dataset.row) === row);
       }
@@ -121,38 +104,34 @@
       this.after.textContent = `Step ${step + 1}: the five most probable`;
       this.next.replaceChildren(...this.result.steps[step].five.map(({ token, probability }) => {
         const texts = [labelOf(this.model.tgt, token), probability.toFixed(3)];
-        const item = make("li", { children: texts.map((text) => make("span", { text })) });
-        item.style.setProperty("--share", `${100 * probability}%`);
-        return item;
+        const style = `--share: ${100 * probability}%;`;
+        return make("li", { attributes: { style }, children: texts.map((text) => make("span", { text })) });
       }));
       const labels = kind === "decoder" ? columns.of.map((word) => columns.words[word]) : this.source.labels;
-      const lines = parts ? this.compute(parts, piece, labels) : ["The decoder reads the last state of the encoder alone."];
+      const lines = parts.length ? this.compute(parts, piece, labels) : ["The decoder reads the last state of the encoder alone."];
       this.formula.replaceChildren(...lines.map((text) => make("span", { text })));
     }
 
     /** Write the formula of a row with the numbers of its largest weight; of a mean, those of its sharpest head. */
     compute(parts, piece, labels) {
       const largest = ({ layer, head }) => Math.max(...this.rowsOf(layer)[piece].weights[head]);
-      const { layer, head } = parts.reduce((one, other) => (largest(other) > largest(one) ? other : one));
-      const { scores: { [head]: scores }, weights: { [head]: weights } } = this.rowsOf(layer)[piece];
+      const { layer, head, name } = parts.reduce((one, other) => (largest(other) > largest(one) ? other : one));
+      const { scores: { [head]: scores }, weights: { [head]: weights }, size } = this.rowsOf(layer)[piece];
       const { temperature, hard, scaled } = formula();
-      const { query_size: width, hidden_size: hidden, attention } = this.model.config;
+      const score = this.model.config.attention?.score ?? "scaled-dot";
       const column = weights.indexOf(Math.max(...weights));
       const word = labels[column].replace(/^\((.+)\)$/, "$1");
-      const score = attention?.score ?? "scaled-dot";
-      const size = width ?? (attention.attention_size ?? hidden) / attention.num_heads;
       const root = score === "scaled-dot" && scaled ? ` / √${size}` : "";
       const product = root ? `${number(scores[column] * Math.sqrt(size))}${root} = ` : "";
-      const energy = `${FORMULAS[score]}${root}`;
       const tau = temperature === 1 ? "" : ` / ${number(temperature)}`;
       const powers = [...scores].map((one) => Math.exp(one / temperature));
       const total = powers.reduce((one, other) => one + other);
-      const share = `${number(powers[column])} / ${number(total)} = ${weights[column].toFixed(2)}`;
+      const quotient = total < Infinity ? `${number(powers[column])} / ${number(total)} = ` : "";
+      const share = `${quotient}${weights[column].toFixed(2)}`;
       const soft = [`a = exp(e${tau}) / Σ exp(e${tau})`, `a(${word}) = exp(${number(scores[column])}${tau}) / Σ = ${share}`];
-      const { name } = this.heads.find((one) => one.layer === layer && one.head === head);
       return [
         ...(parts.length > 1 ? [`sharpest of ${parts.length} heads: ${name}`] : []),
-        `e = ${energy}${!scaled && score !== "scaled-dot" ? ", which is never scaled" : ""}`,
+        `e = ${FORMULAS[score]}${root}${!scaled && score !== "scaled-dot" ? ", which is never scaled" : ""}`,
         `e(${word}) = ${product}${number(scores[column])}`,
         ...(hard ? ["a = 1 for the largest e, 0 for all others", `a(${word}) = 1`] : soft),
         `context c = Σ a ${score === "scaled-dot" ? "v" : "h"}`,
@@ -161,60 +140,47 @@
   }
 
   const weights = [...document.querySelectorAll("script.weights")].map((script) => script.textContent);
-  const panels = engine.loadModels(JSON.parse(element("content").textContent), weights).map((model) => new Panel(model));
+  const models = engine.loadModels(JSON.parse(field("content").textContent), weights);
+  const panels = [...document.querySelectorAll(".panel")].map((element, i) => new Panel(models[i], element));
   let latest = 0;
 
   /** Translate the sentence with all models, a word each in turn; a later call ends an earlier one. */
-  async function translate(pause) {
-    const run = ++latest;
-    const text = element("sentence").value.trim();
-    const words = text.split(/\s+/).length;
-    let refusal = text ? "" : "Type a sentence first.";
-    const over = [[words, MOST_WORDS, "words"], [text.length, MOST_CHARACTERS, "characters"]].find(([count, most]) => count > most);
-    if (over) refusal = `This sentence has ${over[0]} ${over[2]}: the page translates up to ${over[1]}.`;
-    element("message").textContent = refusal;
+  async function translate({ isSlow }) {
+    const text = field("sentence").value.trim();
+    const tooLong = `This text of ${text.split(/\s+/).length} words is too long: at most ${MOST_CHARACTERS} characters are translated.`;
+    const refusal = !text ? "Type a sentence first." : text.length > MOST_CHARACTERS ? tooLong : "";
+    field("message").textContent = refusal;
     if (refusal) return;
-    const notes = {};
-    for (const panel of panels) {
-      const unknown = panel.begin(text);
-      if (unknown.length) (notes[`${unknown.join(" ")}, read as ${panel.model.src.readAs}`] ??= []).push(panel.model.label);
-    }
-    const lines = Object.entries(notes).map(([note, labels]) => `Not in the vocabulary of ${labels.join(", ")}: ${note}.`);
-    element("message").textContent = lines.join(" ");
-    while (panels.some(({ ended }) => !ended)) {
-      for (const panel of panels) if (!panel.ended) panel.advance();
-      await new Promise((resolve) => setTimeout(resolve, pause));
+    const run = ++latest;
+    field("panels").ariaBusy = "true";
+    const byNote = Map.groupBy(panels, (panel) => panel.begin(text));
+    byNote.delete("");
+    const labels = (some) => some.map(({ model }) => model.label).join(", ");
+    const notes = [...byNote].map(([note, some]) => `Not in the vocabulary of ${labels(some)}: ${note}.`);
+    field("message").textContent = notes.join(" ");
+    for (let open = panels; open.length;) {
+      const running = open.filter((panel) => !panel.advance());
+      open.filter((panel) => isSlow || !running.includes(panel)).forEach((panel) => panel.draw());
+      open = running;
+      await new Promise((resolve) => setTimeout(resolve, isSlow ? PAUSE : 0));
       if (run !== latest) return;
     }
+    field("panels").ariaBusy = "false";
   }
 
-  const slow = () => translate(matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : PAUSE);
-  element("panels").append(...panels.map((panel) => panel.element));
-  element("ask").addEventListener("submit", (event) => {
+  field("ask").addEventListener("submit", (event) => {
     event.preventDefault();
-    slow();
+    if (event.submitter?.className === "example") field("sentence").value = event.submitter.textContent;
+    translate({ isSlow: !matchMedia("(prefers-reduced-motion: reduce)").matches });
   });
-  for (const example of document.querySelectorAll(".example")) {
-    example.addEventListener("click", () => {
-      element("sentence").value = example.textContent;
-      slow();
-    });
-  }
-  const tools = document.querySelector(".tools");
-  tools.addEventListener("click", ({ target }) => {
-    if (!target.ariaPressed) return;
-    target.ariaPressed = String(!isPressed(target));
-    translate(0);
-  });
-  tools.addEventListener("change", ({ target }) => {
-    if (target.id === "form") panels.forEach((panel) => panel.figure.show());
-    else translate(0);
-  });
-  element("temperature").addEventListener("input", () => {
-    element("tau").textContent = number(formula().temperature);
-    translate(0);
-  });
-  startPointing(element("panels"), element("tip"));
-  startProjector();
-  if (element("sentence").value) slow();
+  const update = ({ target }) => {
+    field("tau").textContent = number(formula().temperature);
+    if (target.id === "form") panels.filter(({ result }) => result).forEach((panel) => panel.draw());
+    else translate({ isSlow: false });
+  };
+  for (const event of ["input", "change"]) document.querySelector(".tools").addEventListener(event, update);
+  const panelOf = (part) => panels.find(({ element }) => element.contains(part));
+  startPointing(field("panels"), field("tip"), (part) => panelOf(part).explain(part.dataset.row));
+  startPage();
+  if (field("sentence").value) field("ask").requestSubmit();
 })();

@@ -18,12 +18,11 @@ const attnbench = (() => {
   /**
    * The heat map of one head: a row a target word, a column a source word.
    *
-   * A view has the words src and tgt, weights in hundredths row by row, links of a gold alignment, and keys of
+   * A view has the words src and tgt, weights in hundredths row by row, links of a gold alignment, and names of
    * the columns, by which columns of several figures belong together.
    */
-  function drawMap({ src, tgt, weights, links = [], keys = src.keys() }) {
+  function drawMap({ src, tgt, weights, links = [], columns = [...src.keys()] }) {
     const gold = new Set(links.map(([row, column]) => row * src.length + column));
-    const columns = [...keys];
     const heads = src.map((word, column) => make("th", {
       attributes: { scope: "col", "data-column": columns[column] }, children: [make("span", { text: word })],
     }));
@@ -32,9 +31,8 @@ const attnbench = (() => {
         const place = row * src.length + column;
         const weight = (weights[place] / 100).toFixed(2);
         const words = `${word} ← ${other}: ${weight}${gold.has(place) ? ", gold link" : ""}`;
-        const numbers = { "data-row": row, "data-column": columns[column] };
+        const numbers = { "data-row": row, "data-column": columns[column], style: `--weight: ${weights[place]}%;` };
         const cell = make("td", { attributes: { tabindex: place ? "-1" : "0", "aria-label": words, ...numbers } });
-        cell.style.setProperty("--weight", `${weights[place]}%`);
         cell.classList.toggle("gold", gold.has(place));
         return cell;
       });
@@ -45,14 +43,13 @@ const attnbench = (() => {
   }
 
   /** The same as lines from source words on the left to target words on the right; a thick line is a large weight. */
-  function drawLines({ src, tgt, weights, keys = src.keys() }) {
-    const columns = [...keys];
+  function drawLines({ src, tgt, weights, columns = [...src.keys()] }) {
     const strongest = (row) => src.map((word, column) => ({ word, weight: weights[row * src.length + column] }))
-      .sort((one, other) => other.weight - one.weight).slice(0, 3)
-      .map(({ word, weight }) => `${word}: ${(weight / 100).toFixed(2)}`).join(", ");
+      .filter(({ weight }) => weight >= FAINTEST).sort((one, other) => other.weight - one.weight).slice(0, 3)
+      .map(({ word, weight }, i) => `${i ? ", " : " ← "}${word}: ${(weight / 100).toFixed(2)}`).join("");
     const sources = src.map((text, column) => make("li", { text, attributes: { "data-column": columns[column] } }));
     const targets = tgt.map((text, row) => make("li", {
-      text, attributes: { "data-row": row, tabindex: row ? "-1" : "0", "aria-label": `${text} ← ${strongest(row)}` },
+      text, attributes: { "data-row": row, tabindex: row ? "-1" : "0", "aria-label": `${text}${strongest(row)}` },
     }));
     const paths = weights.flatMap((weight, place) => {
       const [row, column] = [Math.floor(place / src.length), place % src.length];
@@ -67,9 +64,7 @@ const attnbench = (() => {
     const size = { viewBox: `0 0 100 ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" };
     const list = (label, children) => make("ol", { attributes: { "aria-label": label }, children });
     const parts = [list("source", sources), make("svg", { attributes: size, children: paths }), list("translation", targets)];
-    const drawing = make("div", { attributes: { class: "lines" }, children: parts });
-    drawing.style.setProperty("--rows", String(height));
-    return drawing;
+    return make("div", { attributes: { class: "lines", style: `--rows: ${height};` }, children: parts });
   }
 
   /** A model's figure: its name, a choice of its heads, and a drawing of the view that show(viewOf) returns for one. */
@@ -127,8 +122,8 @@ const attnbench = (() => {
     for (const same of within?.querySelectorAll(`[data-${name}="${CSS.escape(value)}"]`) ?? []) same.classList.add("marked");
   }
 
-  /** Show the weight of the cell or word that is pointed at or has the focus, and mark what belongs to it. */
-  function startPointing(maps, tip) {
+  /** Show the weight of what is pointed at or has the focus, mark what belongs to it, and explain it. */
+  function startPointing(maps, tip, explain = () => {}) {
     let pointed = null;
     const place = () => {
       if (!pointed) return;
@@ -143,6 +138,7 @@ const attnbench = (() => {
       if (pointed) tip.textContent = pointed.ariaLabel;
       place();
       mark(maps, element);
+      if (element) explain(element);
     };
     const partOf = (event) => event.target.closest(".map :is([data-row], [data-column])");
     const focused = () => (maps.contains(document.activeElement) ? document.activeElement.closest(POINTED) : null);
@@ -180,35 +176,17 @@ const attnbench = (() => {
     show(0);
   }
 
-  /** Let a button make each map fill the window, with letters that a hall can read. */
-  function startProjector() {
-    const button = document.getElementById("projector");
-    button.hidden = false;
-    button.addEventListener("click", () => {
-      const on = document.documentElement.toggleAttribute("data-projector");
-      button.setAttribute("aria-pressed", String(on));
-      document.querySelector(on ? "#ask, .maps" : "main").scrollIntoView(); // the first of them in the page
-    });
-  }
-
-  /** Make the frame that shows this page, such as a notebook's, as high as the page. */
-  function fitFrame() {
-    let frame = null;
-    try {
-      frame = window.frameElement;
-    } catch { /* a frame of another origin keeps its height */ }
-    if (!frame) return;
-    new ResizeObserver(() => { frame.style.height = `${document.body.scrollHeight + 2}px`; }).observe(document.body);
-  }
-
   const startViewers = () => document.querySelectorAll(".viewer").forEach(startViewer);
 
-  /** Start the page that shows one sentence. */
+  /** Start a page of its own, which can fill a projector; its frame, such as a notebook's, becomes as high as it. */
   function startPage() {
     startViewers();
-    startProjector();
-    fitFrame();
+    document.getElementById("projector").addEventListener("change", ({ target: { checked } }) => {
+      document.querySelector(checked ? "#ask, .maps" : "main").scrollIntoView(); // the first of them in the page
+    });
+    const frame = window.frameElement; // null where there is none, or one of another origin
+    if (frame) new ResizeObserver(() => { frame.style.height = `${document.body.scrollHeight + 2}px`; }).observe(document.body);
   }
 
-  return { make, makeFigure, startPage, startPointing, startProjector, startViewers };
+  return { make, makeFigure, startPage, startPointing, startViewers };
 })();

@@ -28,10 +28,10 @@ def render_page(
     Args:
         package: the package that holds the template.
         template: its file name.
-        scripts: texts of scripts that follow the viewer's, joined to one; the template gets it as
-            ``script``, and as ``script_hash`` what a content security policy says to let no other run.
-        styles: texts of style sheets that follow the viewer's, joined to one: ``style``.
-        values: what else the template prints.
+        scripts: texts of scripts that follow the viewer's; the template gets all of them as ``script``,
+            and ``script_hash`` for a content security policy that lets no other script run.
+        styles: texts of style sheets that follow the viewer's; the template gets all of them as ``style``.
+        values: other values that the template prints.
     """
     script = "\n".join([read_asset(PACKAGE, "viewer.js"), *scripts])
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -115,5 +115,5 @@ class AttentionViewer:
 
 def hundredths(weights: NDArray[Any]) -> list[list[int]]:
     """Return weights (heads, T, S) in hundredths, one flat list per head."""
-    found: list[list[int]] = np.rint(100 * weights).astype(int).reshape(len(weights), -1).tolist()
-    return found
+    rounded: list[list[int]] = np.rint(100 * weights).astype(int).reshape(len(weights), -1).tolist()
+    return rounded

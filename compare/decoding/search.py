@@ -35,7 +35,7 @@ class Hypothesis(NamedTuple):
 
     tokens: list[int]
     score: float
-    """Log-probability, end of sentence included; of a search divided by the length penalty."""
+    """Log-probability, end of sentence included; a search divides it by the length penalty."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -93,7 +93,7 @@ class Translation(NamedTuple):
 
     text: str
     score: float
-    """Log-probability, end of sentence included; of a search divided by the length penalty."""
+    """Log-probability, end of sentence included; a search divides it by the length penalty."""
     tokens: list[int]
     is_cut: bool = False
     """Whether search ended it at the limit of its length."""
@@ -316,10 +316,10 @@ class Translator:
 
     def describe_translations(self, lines: Sequence[str], translations: Sequence[Translation]) -> list[str]:
         """List what is wrong with sources and their translations: unknown tokens, forms, cuts, repetition."""
-        texts = [each.text for each in translations if each.text]
+        texts = [translation.text for translation in translations if translation.text]
         return [
             *self.describe_sources([line for line in lines if line.strip()]),
-            *describe_cuts(sum(each.is_cut for each in translations), len(translations)),
+            *describe_cuts(sum(translation.is_cut for translation in translations), len(translations)),
             *describe_repetition(texts, [line for line in lines if line.strip()]),
         ]
 

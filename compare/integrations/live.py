@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from compare.attention.viewer import PACKAGE, read_asset, render_page
-from compare.attention.weights import KINDS, AttentionHead, kind_of, with_means
+from compare.attention.weights import KINDS, kind_of, with_means
 from compare.config.sections import EXTRA_TOKENS
 from compare.decoding.translator import Translator
 from compare.experiment.prepare import load_corpus
@@ -162,17 +162,21 @@ def _describe(run: Path, translator: Translator, precision: str) -> tuple[dict[s
 
 
 def _list_heads(model: Any) -> list[dict[str, Any]]:
-    """Name the heads of a model and their means as heat maps do; a mean has no number."""
+    """List the heads of a model and their means as heat maps do; a mean has several parts."""
     src, tgt = torch.tensor([[EOS]]), torch.tensor([[BOS]])
     layers = {name: weights[0].numpy() for name, weights in model.attention(src, None, tgt).items()}
-    heads: list[AttentionHead] = []
+    listed: list[dict[str, Any]] = []
     for kind in KINDS:
         if named := {name: weights for name, weights in layers.items() if kind_of(name) == kind}:
-            heads += with_means(named)[0]
-    return [
-        {"kind": kind_of(head.layer), "layer": head.layer, "head": head.number, "name": str(head)}
-        for head in heads
-    ]
+            heads, _ = with_means(named)
+            for head in heads:
+                parts = [
+                    {"layer": one.layer, "head": one.number, "name": str(one)}
+                    for one in heads
+                    if one.number is not None and head in (one, (one.layer, None), (kind, None))
+                ]
+                listed.append({"kind": kind, "name": str(head), "parts": parts})
+    return listed
 
 
 def _check_settings(run: Path, config: Seq2SeqConfig | AttentionConfig | TransformerConfig) -> None:

@@ -1,4 +1,4 @@
-"""Number of multiply-adds of a forward pass, counted of a model, which may be without memory ("meta").
+"""Number of multiply-adds of a forward pass, counted from a model, which may be on the meta device.
 
 Only matrix products are counted, and only for real tokens: each matrix is multiplied once per token that its
 module reads; attention multiplies all pairs of queries and keys, causal or otherwise masked attention as the
@@ -45,23 +45,18 @@ def count_multiply_adds(model: Model, src_len: float, tgt_len: float) -> float:
 
 def encoder_multiply_adds(encoder: Encoder, src_len: float) -> float:
     """Count the multiply-adds for one sentence of ``src_len`` tokens."""
-    count = src_len * matrix_size(encoder.rnn)
-    if (
-        encoder.self_attention is not None
-    ):  # scores and weighted sums of all pairs of positions, and the matrices W
-        count += src_len * src_len * 2 * encoder.config.states_size + src_len * matrix_size(
-            encoder.self_attention
-        )
+    count = src_len * matrix_size(encoder.rnn, encoder.self_attention)
+    if encoder.self_attention is not None:  # scores and weighted sums of all pairs of positions
+        count += src_len * src_len * 2 * encoder.config.states_size
     return count
 
 
 def decoder_multiply_adds(decoder: Decoder, src_len: float, tgt_len: float) -> float:
     """Count the multiply-adds of bridge, cells, attention to ``src_len`` encoder states, and readout."""
-    count = tgt_len * matrix_size(decoder.rnn, decoder.readout) + matrix_size(decoder.bridge)
+    of_steps = matrix_size(decoder.rnn, decoder.readout, decoder.self_attention)
+    count = tgt_len * of_steps + matrix_size(decoder.bridge)
     if decoder.self_attention is not None:
-        count += tgt_len * tgt_len * 2 * decoder.config.hidden_size + tgt_len * matrix_size(
-            decoder.self_attention
-        )
+        count += tgt_len * tgt_len * 2 * decoder.config.hidden_size
     if decoder.attention is not None:
         count += attention_multiply_adds(decoder.attention, src_len, tgt_len)
     return count

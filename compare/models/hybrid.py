@@ -6,8 +6,9 @@ architectures". Shapes: B sentences, K hypotheses each, S source, T target and L
 heads, D model width. Masks are bool, True = may be attended.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, cast
 
 import torch
@@ -20,7 +21,7 @@ from seq2seq import initialise_weights as initialise_recurrent
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.stack import Packing, RecurrentStack, StepwiseStack
 from transformer import Parts, Transformer
-from transformer.config import IN_ATTENTION, Config, LayerConfig, TransformerConfig
+from transformer.config import IN_ATTENTION, Config, LayerConfig, TransformerConfig, check_rule
 from transformer.gated_linear import GatedLinearAttention, StateDecay
 from transformer.model import Residual
 from transformer.model import initialise as initialise_transformer
@@ -53,42 +54,34 @@ class HybridConfig(Config):
             raise ValueError(
                 f"encoder and decoder are both {type(self.encoder).__name__}: a hybrid needs two families"
             )
-        for is_broken, message in self.rules():
-            if is_broken:
-                raise ValueError(message)
-
-    def rules(self) -> Iterator[tuple[bool, str]]:
-        """List contradictions of the halves: whether there is one, and what to say then."""
         for name in ("dropout", "tie"):
             one, other = getattr(self.encoder, name), getattr(self.decoder, name)
-            yield one != other, f"{name} must be the same in both halves, got {one!r} and {other!r}"
+            if one != other:
+                raise ValueError(f"{name} must be the same in both halves, got {one!r} and {other!r}")
         one, other = (
             half.d_model if isinstance(half, TransformerConfig) else half.embedding_size
             for half in (self.encoder, self.decoder)
         )
-        message = f'tie "all" needs embeddings of one width, got {one} and {other}'
-        yield self.decoder.tie == "all" and one != other, message
+        is_shared = self.decoder.tie == "all"
+        message = f"needs embeddings of one width, got {one} and {other}"
+        check_rule(self.decoder, "tie", not is_shared or one == other, message)
         is_rnn = isinstance(self.decoder, Seq2SeqConfig)
         role, rnn = ("decoder", self.decoder) if is_rnn else ("encoder", self.encoder)
         assert isinstance(rnn, Seq2SeqConfig)
-        yield (
-            rnn.self_attention not in ("none", role),
-            f'self_attention "{rnn.self_attention}" is of an RNN that is not there: that of this hybrid is '
-            f'its {role}: use "{role}" or "none"',
-        )
-        if role == "decoder":
+        rule = partial(check_rule, rnn)
+        message = f'is of an RNN that is not there: that of this hybrid is its {role}: use "{role}" or "none"'
+        rule("self_attention", rnn.self_attention in ("none", role), message)
+        if is_rnn:
             no_last_state = "a Transformer encoder has no last state"
-            yield rnn.attention is None, f"the decoder needs an attention: {no_last_state}"
-            yield (
-                rnn.readout == "none",
-                'readout "none" needs a recurrent encoder, whose width sets that of the output layer: use '
-                '"tanh" or "maxout"',
-            )
-            yield rnn.start == "last", f'decoder_start must be "bridge" or "zeros": {no_last_state}'
+            if rnn.attention is None:
+                raise ValueError(f"the decoder needs an attention: {no_last_state}")
+            message = 'needs a recurrent encoder, whose width sets that of the output layer: use "tanh"'
+            rule("readout", rnn.readout != "none", message)
+            rule("decoder_start", rnn.start != "last", f'must be "bridge" or "zeros": {no_last_state}')
         elif isinstance(self.decoder, TransformerConfig):
-            differs = rnn.states_size != self.decoder.d_model
-            message = f'projections "none" need encoder_size {self.decoder.d_model}, which is d_model'
-            yield self.decoder.projections == "none" and differs, message
+            width, is_bare = self.decoder.d_model, self.decoder.projections == "none"
+            message = f"needs encoder_size {width}, which is d_model"
+            check_rule(self.decoder, "projections", not is_bare or rnn.states_size == width, message)
 
 
 def build_hybrid(config: HybridConfig, src_vocabulary: int, tgt_vocabulary: int) -> Seq2Seq | Transformer:
@@ -205,29 +198,25 @@ class LadderConfig(TransformerConfig):
     cross_residual: bool = True
     """Whether the context of attention to the source is added to the state, which it replaces otherwise."""
 
-    def rules(self) -> Iterator[tuple[bool, str]]:
-        """List options that would have no effect, and widths that two directions cannot share."""
-        yield from super().rules()
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rule = partial(check_rule, self)
         mixers = {"encoder": self.encoder_mixer, "decoder": self.decoder_mixer}
         recurrent = {side: mixer for side, mixer in mixers.items() if mixer != "self-attention"}
         for side, mixer in recurrent.items():
-            is_masked = getattr(self, f"{side}_mask") != "full"
-            yield is_masked, f'{side}_mask has no effect with {side}_mixer "{mixer}"'
-        for name, needs in (("positions", IN_ATTENTION), ("projections", ("shared-qk",))):
-            value = getattr(self, name)
-            message = f'{name} "{value}" need self-attention in the encoder or the decoder'
-            yield len(recurrent) == 2 and value in needs, message
-        is_given = self.state_decay != "vector"
-        message = 'state_decay has no effect without an encoder_mixer or decoder_mixer "gated-linear"'
-        yield is_given and "gated-linear" not in recurrent.values(), message
-        for name, default in (("activation_dropout", 0.0), ("activation", "relu")):
-            is_given = getattr(self, name) != default
-            yield is_given and not self.feed_forward, f"{name} has no effect with feed_forward false"
-        shared = "num_heads" if self.encoder_mixer == "gated-linear" else "d_model"
-        yield (
-            "encoder" in recurrent and getattr(self, shared) % DIRECTIONS != 0,
-            f"{shared} must be even, half of it for each direction, got {getattr(self, shared)}",
+            rule(f"{side}_mask", False, f'has no effect with {side}_mixer "{mixer}"')
+        for name, of_attention in (("positions", IN_ATTENTION), ("projections", ("shared-qk",))):
+            has_effect = len(recurrent) < 2 or getattr(self, name) not in of_attention
+            rule(name, has_effect, "needs self-attention in the encoder or the decoder")
+        is_gated = "gated-linear" in recurrent.values()
+        rule(
+            "state_decay", is_gated, 'has no effect without an encoder_mixer or decoder_mixer "gated-linear"'
         )
+        for name in ("activation_dropout", "activation"):
+            rule(name, self.feed_forward, "has no effect with feed_forward false")
+        halved = "num_heads" if self.encoder_mixer == "gated-linear" else "d_model"
+        is_even = "encoder" not in recurrent or getattr(self, halved) % DIRECTIONS == 0
+        rule(halved, is_even, "must be even, half of it for each direction")
 
 
 class NoResidual(Residual):

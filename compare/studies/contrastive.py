@@ -46,7 +46,7 @@ def run(settings: Settings) -> StudyResult:
         for seed, hits in of_family.items()
     ]
     distances: list[Row] = [
-        {"phenomenon": phenomenon, "distance": distance or "all", "guessing": 50.0}
+        {"phenomenon": phenomenon, "distance": distance or "all"}
         | {
             family: fmean(
                 accuracy(unseen, hits, [phenomenon], [distance] if distance else ())

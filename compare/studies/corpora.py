@@ -1,4 +1,4 @@
-"""Corpora of studies: short sentences of the built-in grammar, sequences to copy, first words to recall."""
+"""Corpora of studies: sentences of the built-in grammar, sequences to copy, words and pairs to recall."""
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,20 +38,40 @@ def copies(seed: int, *, symbols: int, longest: int, train: int, valid: int) -> 
     }
 
 
-def first_words(
-    seed: int, *, symbols: int, longest: int, train: int, valid: int, test: int, lengths: Sequence[int]
-) -> Splits:
-    """Draw sequences of 1 to ``longest`` random words, whose translations are their first ones.
+def first_words(seed: int, *, symbols: int, **sizes: Any) -> Splits:
+    """Draw sequences of random words, whose translations are their first ones; sizes as for ``_by_split``."""
+    draw = random.Random(seed)
+    return {
+        name: [(line, line[0]) for line in sequences(draw, symbols, lengths)]
+        for name, lengths in _by_split(draw, **sizes).items()
+    }
 
-    Each of ``lengths`` has a test set of its own with ``test`` sequences, such as test_80.
+
+def key_values(seed: int, *, keys: int, values: int, **sizes: Any) -> Splits:
+    """Draw texts of pairs, then all their keys in another order, each followed by its value.
+
+    A pair of a key and a value is one word. The source is one word that says nothing, so that a model knows
+    the pairs by its own state alone. Sizes, in pairs, are as for ``_by_split``.
     """
     draw = random.Random(seed)
-    parts = {f"test_{length}": [length] * test for length in lengths}
-    parts |= {name: _lengths(draw, longest, count) for name, count in (("train", train), ("valid", valid))}
+
+    def text(pairs: int) -> str:
+        value_of = {key: draw.randrange(values) for key in draw.sample(range(keys), pairs)}
+        asked = draw.sample(list(value_of), pairs)
+        words = [f"k{key}v{value}" for key, value in value_of.items()]
+        return " ".join([*words, *(f"k{key} v{value_of[key]}" for key in asked)])
+
     return {
-        name: [(line, line[0]) for line in sequences(draw, symbols, of_part)]
-        for name, of_part in parts.items()
+        name: [("x", text(pairs)) for pairs in lengths] for name, lengths in _by_split(draw, **sizes).items()
     }
+
+
+def _by_split(
+    draw: random.Random, *, longest: int, train: int, valid: int, test: int, lengths: Sequence[int]
+) -> dict[str, list[int]]:
+    """Draw lengths up to ``longest``; each of ``lengths`` has a test set of its own, such as test_80."""
+    drawn = {name: _lengths(draw, longest, count) for name, count in (("train", train), ("valid", valid))}
+    return {f"test_{length}": [length] * test for length in lengths} | drawn
 
 
 def _lengths(draw: random.Random, longest: int, count: int) -> list[int]:
@@ -63,7 +83,7 @@ def sequences(draw: random.Random, symbols: int, lengths: Iterable[int]) -> list
     return [" ".join(draw.choices(SYMBOLS[:symbols], k=length)) for length in lengths]
 
 
-CORPORA = {make.__name__: make for make in (sentences, copies, first_words)}
+CORPORA = {make.__name__: make for make in (sentences, copies, first_words, key_values)}
 
 
 def write_corpus(folder: Path, seed: int, kind: str, **arguments: Any) -> None:

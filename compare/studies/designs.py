@@ -4,9 +4,10 @@ The findings that they test stand at the head of their descriptions.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,15 +15,18 @@ import torch
 from compare.analysis.finished_experiment import load_finished
 from compare.analysis.quality import by_length
 from compare.decoding.translator import Translator
+from compare.models.hybrid import LadderConfig
 from compare.models.styles import RECURRENT, TRANSFORMER
+from compare.results.run_folder import RunFolder, load_model
 from compare.results.table import Row
-from compare.studies.experiments import batch_of, conclude_losses, train
+from compare.studies.experiments import Trained, accuracy, batch_of, conclude_losses, train
 from compare.studies.heads import offsets
 from compare.studies.panels import column, conclude
 from compare.studies.study import Settings, StudyResult
 from data.corpus import Pairs
 from data.text import read_lines
 from data.vocabulary import EOS, load_pair
+from seq2seq.config import Seq2SeqConfig
 from transformer.model import Transformer
 
 # Losses.
@@ -55,9 +59,7 @@ def ablation(settings: Settings) -> StudyResult:
     vocabulary = load_pair(trained.designs["both"].runs[0].folder).tgt
     ids = [vocabulary.encode_all(trained.corpus.splits[split].tgt) for split in ("train", "valid")]
     frequency = frequency_loss(*ids, size=len(vocabulary))
-    return conclude_losses(
-        trained, {"frequencies": [frequency] * len(trained.seeds)}, {"word frequencies": frequency}
-    )
+    return conclude_losses(trained, {"frequencies": [frequency] * len(trained.seeds)}, frequency=frequency)
 
 
 def frequency_loss(train: Sequence[Sequence[int]], valid: Sequence[Sequence[int]], *, size: int) -> float:
@@ -133,21 +135,72 @@ def data_size(settings: Settings) -> StudyResult:
 def recall(settings: Settings) -> StudyResult:
     """Recall the first word of sequences of each length, beyond those of training too."""
     trained = train(settings, tests=True)
-    series: dict[str, list[float]] = {}
-    for test in trained.corpus.tests:
-        answers = trained.corpus.splits[test].tgt
-        for cell, design in trained.designs.items():
-            outputs = [read_lines(run.output(test), allow_blank=True) for run in design.runs]
-            series[f"{cell}-{test}"] = [
-                fmean(line.split()[:1] == [word] for line, word in zip(lines, answers, strict=True))
-                for lines in outputs
-            ]
-    lengths = sorted(int(test.removeprefix("test_")) for test in trained.corpus.tests)
-    means: list[Row] = [
-        {"length": length, **{cell: fmean(series[f"{cell}-test_{length}"]) for cell in trained.designs}}
-        for length in lengths
+
+    def measure(run: RunFolder, test: str) -> float:
+        outputs, answers = read_lines(run.output(test), allow_blank=True), trained.corpus.splits[test].tgt
+        return fmean(line.split()[:1] == [word] for line, word in zip(outputs, answers, strict=True))
+
+    return conclude_by_length(trained, "length", measure)
+
+
+def key_values(settings: Settings) -> StudyResult:
+    """Answer keys by the values that stood beside them, after each number of pairs."""
+    trained = train(settings)
+
+    def measure(run: RunFolder, test: str) -> float:
+        return answered(load_model(run.folder), trained.corpus.splits[test], length_of(test))
+
+    longest = 3 * max(map(length_of, trained.corpus.tests))
+    states: list[Row] = [
+        {"model": design.name, "numbers": state_size(design.runs[0].run.model.architecture, longest)}
+        for design in trained.designs.values()
     ]
-    return conclude(settings, {"lengths": means, "runs": trained.rows}, series, **trained.words)
+    return conclude_by_length(trained, "pairs", measure, {"states": states}, longest=longest)
+
+
+def answered(translator: Translator, texts: Pairs, pairs: int) -> float:
+    """Compute the share of values that are the most likely words, given the text before them."""
+    batch = batch_of(translator, texts)
+    values = batch.tgt_mask.clone()
+    values[:, :pairs] = values[:, pairs::2] = False  # the pairs, then every key and the end
+    return accuracy(translator.model, replace(batch, tgt_mask=values))
+
+
+def state_size(config: Any, tokens: int) -> int:
+    """Count the numbers that a decoder of one layer remembers of ``tokens`` words."""
+    if isinstance(config, Seq2SeqConfig):
+        return config.hidden_size * (2 if config.cell == "lstm" else 1)
+    if isinstance(config, LadderConfig):
+        return config.d_model * config.query_size  # a matrix per head
+    return int(2 * config.d_model * tokens)  # a key and a value per word
+
+
+def conclude_by_length(
+    trained: Trained,
+    over: str,
+    measure: Callable[[RunFolder, str], float],
+    tables: Mapping[str, Sequence[Row]] | None = None,
+    **words: Any,
+) -> StudyResult:
+    """Make the result of a study that measures every run on test sets of one length each."""
+    designs, tests = trained.designs, sorted(trained.corpus.tests, key=length_of)
+    series = {
+        f"{label}-{test}": [measure(run, test) for run in design.runs]
+        for label, design in designs.items()
+        for test in tests
+    }
+    means: list[Row] = [
+        {over: length_of(test)}
+        | {design.name: fmean(series[f"{label}-{test}"]) for label, design in designs.items()}
+        for test in tests
+    ]
+    made = {"lengths": means, "runs": trained.rows, **(tables or {})}
+    return conclude(trained.settings, made, series, **trained.words, **words)
+
+
+def length_of(test: str) -> int:
+    """Return the length in the name of a test set, such as test_80."""
+    return int(test.removeprefix("test_"))
 
 
 def reversal(settings: Settings) -> StudyResult:

@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+import torch
 
 from compare.analysis.finished_experiment import load_finished
 from compare.config.parse import load_experiment, read_toml, to_toml
@@ -24,6 +25,7 @@ from compare.experiment.prepare import load_corpus
 from compare.experiment.run import run_experiment
 from compare.models.registry import Architecture
 from compare.models.styles import PLAIN, RECURRENT, TRANSFORMER
+from compare.protocol import EncoderDecoder
 from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import Result
 from compare.results.table import Row
@@ -175,19 +177,17 @@ def train(settings: Settings, *overrides: str, part: str = "runs", tests: bool =
 def conclude_losses(
     trained: Trained,
     series: Mapping[str, Measured] | None = None,
-    constants: Mapping[str, float] | None = None,
     tables: Mapping[str, Sequence[Row]] | None = None,
+    **words: Any,
 ) -> StudyResult:
     """Make the result of a study that compares the last losses of designs, and draws their curves.
 
-    ``series`` are measured beside the final losses, which have the labels of the designs; ``constants`` are
-    further lines of the picture.
+    ``series`` are measured beside the final losses, which have the labels of the designs.
     """
-    designs, constants = trained.designs, dict(constants or {})
+    designs = trained.designs
     curves: list[Row] = [
         {"updates": update}
         | {design.name: fmean(curve[index] for curve in design.curves) for design in designs.values()}
-        | constants
         for index, update in enumerate(next(iter(designs.values())).updates)
     ]
     return conclude(
@@ -195,7 +195,7 @@ def conclude_losses(
         {"designs": trained.rows, "curves": curves, **(tables or {})},
         {label: design.final for label, design in designs.items()} | dict(series or {}),
         **trained.words,
-        **constants,
+        **words,
     )
 
 
@@ -207,6 +207,13 @@ def batch_of(translator: Translator, pairs: Pairs) -> Batch:
     src, tgt = translator.vocabularies
     split = make_split(src.encode_all(pairs.src), tgt.encode_all(pairs.tgt))
     return make_batch(split, np.arange(len(split)))
+
+
+@torch.inference_mode()
+def accuracy(model: EncoderDecoder[Any, Any], batch: Batch) -> float:
+    """Compute the share of target tokens that are the most likely ones, given the reference before them."""
+    hidden = model.features(batch.src, batch.src_mask, batch.tgt_in).hidden
+    return float((model.output(hidden).argmax(-1) == batch.tgt_out)[batch.tgt_mask].float().mean())
 
 
 Translators = dict[str, dict[int, Translator]]

@@ -214,9 +214,7 @@ def average(settings: Settings) -> StudyResult:
             rows.append(row)
     chance = 1 / (SYMBOLS * (SYMBOLS - 1))
     means: list[Row] = [
-        {"heads": count, "measured": fmean(column(rows, "ordered", heads=count))}
-        | {"most that one head can name": BOUND, "chance": chance}
-        for count in heads
+        {"heads": count, "measured": fmean(column(rows, "ordered", heads=count))} for count in heads
     ]
     return conclude(
         settings,

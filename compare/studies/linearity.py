@@ -8,6 +8,7 @@ feed-forward layer of Vaswani et al. 2017 (section 3.3), make the map nonlinear.
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from torch.nn import functional as F
 
 from compare.results.table import Row
 from compare.studies.panels import conclude
-from compare.studies.study import Settings, StudyResult, describe
+from compare.studies.study import Settings, StudyResult
 from transformer.attention import plain_attention
 
 logger = logging.getLogger(__name__)
@@ -39,50 +40,44 @@ class AttentionStack:
         queries, keys = ((x @ part[layer])[None, None] for part in (self.queries, self.keys))
         return plain_attention(queries, keys, x[None, None], None, False, 0.0)[1][0, 0]
 
-    def attend_fixed(self, x: Tensor) -> Tensor:
-        """Apply both layers with fixed A1 and A2."""
-        return self._layer(1, self.fixed[1], self._layer(0, self.fixed[0], x))
+    def attend(
+        self, x: Tensor, *, computed: bool = False, residual: bool = False, feed_forward: bool = False
+    ) -> Tensor:
+        """Apply both layers with fixed weights, or with those computed from their input.
+
+        A residual connection may go around each layer, and ReLU(X W1) W2 at each position stand in between.
+        """
+        for layer in range(2):
+            weights = self.weights(layer, x) if computed else self.fixed[layer]
+            output = weights @ x @ self.values[layer]
+            x = x + output if residual else output
+            if feed_forward and layer == 0:
+                x = F.relu(x @ self.widen) @ self.narrow
+        return x
 
     def collapsed(self, x: Tensor) -> Tensor:
         """Apply the one layer that replaces both: (A2 A1) X (V1 V2)."""
         output: Tensor = (self.fixed[1] @ self.fixed[0]) @ x @ (self.values[0] @ self.values[1])
         return output
 
-    def attend(self, x: Tensor) -> Tensor:
-        """Apply both layers with weights computed from their input."""
-        x = self._layer(0, self.weights(0, x), x)
-        return self._layer(1, self.weights(1, x), x)
-
-    def attend_with_residual(self, x: Tensor) -> Tensor:
-        """Apply both layers with fixed weights and residual connections."""
-        x = x + self._layer(0, self.fixed[0], x)
-        return x + self._layer(1, self.fixed[1], x)
-
-    def attend_with_feed_forward(self, x: Tensor) -> Tensor:
-        """Apply both layers with fixed weights, and ReLU(X W1) W2 at each position in between."""
-        x = F.relu(self._layer(0, self.fixed[0], x) @ self.widen) @ self.narrow
-        return self._layer(1, self.fixed[1], x)
-
-    def _layer(self, layer: int, weights: Tensor, x: Tensor) -> Tensor:
-        output: Tensor = weights @ x @ self.values[layer]
-        return output
-
 
 def run(settings: Settings) -> StudyResult:
     """Measure the distance of each stack of two layers from one linear map."""
     length, d, trials = (6, 8, 3) if settings.quick else (64, 128, 20)
-    maps: dict[str, Callable[[AttentionStack, Tensor], Tensor]] = {
-        "A fixed": AttentionStack.attend_fixed,
-        "A fixed, residual": AttentionStack.attend_with_residual,
-        "A computed from X": AttentionStack.attend,
-        "A fixed, feed-forward between": AttentionStack.attend_with_feed_forward,
+    options: dict[str, dict[str, Any]] = {
+        "A fixed": {},
+        "A fixed, residual": {"residual": True},
+        "A computed from X": {"computed": True},
+        "A fixed, feed-forward between": {"feed_forward": True},
     }
-    logger.info(f"linearity: {trials} draws of {len(maps)} stacks")
+    logger.info(f"linearity: {trials} draws of {len(options)} stacks")
     draws = [(AttentionStack(length, d), draw(length, d), draw(length, d)) for _ in range(trials)]
     table: list[Row] = []
-    for name, attend in maps.items():
-        superpositions = [superposition(partial(attend, stack), x, y) for stack, x, y in draws]
-        from_one_layer = [relative_error(attend(stack, x), stack.collapsed(x)) for stack, x, _ in draws]
+    for name, changes in options.items():
+        superpositions = [superposition(partial(stack.attend, **changes), x, y) for stack, x, y in draws]
+        from_one_layer = [
+            relative_error(stack.attend(x, **changes), stack.collapsed(x)) for stack, x, _ in draws
+        ]
         table.append(
             {
                 "layers": name,
@@ -91,19 +86,10 @@ def run(settings: Settings) -> StudyResult:
                 "difference_from_one_layer_max": max(from_one_layer),
             }
         )
-    rounding = describe("linearity")["words"]["rounding"]
-    drawn = [
-        {
-            "layers": row["layers"],
-            "largest error": row["superposition_error_max"],
-            "bound on rounding": rounding,
-        }
-        for row in table
-    ]
     fixed, residual, computed, broken = table
     return conclude(
         settings,
-        {"linearity": table, "errors": drawn},
+        {"linearity": table},
         {
             "one": fixed["difference_from_one_layer_max"],
             "linear": fixed["superposition_error_max"],

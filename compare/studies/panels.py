@@ -1,5 +1,6 @@
 """Results of studies by their descriptions: captions of tables, claims, and panels of lines."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -13,7 +14,7 @@ from compare.attention.heatmap import plain_style
 from compare.models.styles import COLORS, OTHER, Style, series_style, style_of
 from compare.report.drawing import REFERENCE_LINE, add_caption, line_style, make_panels, tidy_axes
 from compare.results.table import Row, Table
-from compare.studies.study import COMMON, Measured, Settings, StudyResult, describe, judge
+from compare.studies.study import Measured, Settings, StudyResult, describe, judge
 
 MAX_MARKED_POINTS = 30
 """A line of more points has no markers."""
@@ -45,7 +46,7 @@ def conclude(
     A table without a caption in the description is only drawn. For ``series`` and ``words`` see ``judge``.
     """
     description = describe(settings.name)
-    words = {**COMMON, **description.get("words", {}), **words}
+    words = description["words"] | words
     captions = {name: caption.format(**words) for name, caption in description["tables"].items()}
     return StudyResult(
         method=description["method"].format(**words),
@@ -68,10 +69,10 @@ def draw_panels(
     add_caption(figure, description["caption"].format(**words))
     names = description.get("labels", {})
     lines = [
-        {names.get(label, label): points for label, points in lines_of(panel, tables[panel["table"]]).items()}
+        {names.get(name, name): line for name, line in lines_of(panel, tables[panel["table"]], words).items()}
         for panel in panels
     ]
-    predicted = {label for panel in panels for label in panel.get("predicted", ())}
+    predicted = {names.get(label, label) for panel in panels for label in panel.get("predicted", ())}
     styles = line_styles([label for label in dict.fromkeys(chain(*lines)) if label not in predicted])
     for axes, panel, points in zip(drawn, panels, lines, strict=True):
         dashes = iter(("--", ":", "-."))
@@ -98,12 +99,13 @@ def draw_panels(
 
 
 def lines_of(
-    panel: Mapping[str, Any], rows: Sequence[Row]
+    panel: Mapping[str, Any], rows: Sequence[Row], words: Mapping[str, Any]
 ) -> dict[str, tuple[Sequence[float], Sequence[float]]]:
     """Return x and y of the lines of a panel by label.
 
     A panel draws columns of its ``table`` over the column ``over``: ``lines`` or all others, those in
-    ``predicted`` dashed; or the column ``values``, with one line per value of the column ``by``.
+    ``predicted`` dashed, where a word stands for a constant; or the column ``values``, with one line per
+    value of the column ``by``.
     """
     over = panel["over"]
     if by := panel.get("by"):
@@ -116,7 +118,10 @@ def lines_of(
     positions = range(len(x)) if isinstance(x[0], str) else x
     numbers = [name for name, value in rows[0].items() if name != over and not isinstance(value, str)]
     names = [*panel.get("lines", numbers), *panel.get("predicted", ())]
-    return {name: (positions, [row.get(name, float("nan")) for row in rows]) for name in dict.fromkeys(names)}
+    return {
+        name: (positions, [row.get(name, words.get(name, math.nan)) for row in rows])
+        for name in dict.fromkeys(names)
+    }
 
 
 def set_scales(axes: Axes, panel: Mapping[str, Any]) -> None:

@@ -7,21 +7,18 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from compare.decoding.translator import Translator
-from compare.protocol import EncoderDecoder
 from compare.results.table import Row
 from compare.studies.corpora import sequences
-from compare.studies.experiments import batch_of, train
+from compare.studies.experiments import accuracy, batch_of, train
 from compare.studies.fresh_models import transformer
 from compare.studies.linearity import relative_error
 from compare.studies.panels import column, conclude
 from compare.studies.study import Settings, StudyResult
-from data.batches import Batch
 from data.corpus import Pairs
 from transformer.config import Positions
 from transformer.positions import sinusoids
@@ -65,13 +62,6 @@ def measure_copies(translator: Translator, kind: str, pairs: Pairs, length: int)
     return row
 
 
-@torch.inference_mode()
-def accuracy(model: EncoderDecoder[Any, Any], batch: Batch) -> float:
-    """Compute the share of target tokens that are the most likely ones, given the reference before them."""
-    hidden = model.features(batch.src, batch.src_mask, batch.tgt_in).hidden
-    return float((model.output(hidden).argmax(-1) == batch.tgt_out)[batch.tgt_mask].float().mean())
-
-
 def copy_series(by_seed: Sequence[Sequence[Row]]) -> dict[str, list[float]]:
     """Return the accuracies by kind and seed: the least up to the longest length, and past 1.5 times it."""
     kinds = [name for name in by_seed[0][0] if name != "length"]
@@ -84,9 +74,9 @@ def copy_series(by_seed: Sequence[Sequence[Row]]) -> dict[str, list[float]]:
 
 
 def past_rows(rows: Sequence[Row]) -> list[Row]:
-    """Return the accuracies past the longest length of training, with chance."""
+    """Return the accuracies past the longest length of training."""
     return [
-        {"length": row["length"], "chance": 1 / SYMBOLS}
+        {"length": row["length"]}
         | {name.removesuffix("_past"): value for name, value in row.items() if name.endswith("_past")}
         for row in rows
         if row["length"] > LONGEST
@@ -118,7 +108,7 @@ def order(settings: Settings) -> StudyResult:
             "decoder": none["decoder"],
             "lost": {row["positions"]: row["encoder"] for row in others},
             "shift": max(row["error"] for row in shifts),
-            **{name: values[0] for name, values in copy_series(by_seed).items()},
+            **copy_series(by_seed),
         },
         length=length,
         reach=reach,

@@ -117,10 +117,10 @@ def between(text: str, measured: Measured, low: float, high: float) -> Claim:
 
 
 def _claim(text: str, measured: Measured, **bounds: Any) -> Claim:
-    by_seed = tuple(map(float, measured)) if isinstance(measured, Sequence) else ()
+    values = tuple(map(float, measured)) if isinstance(measured, Sequence) else (float(measured),)
     # fmean refuses infinities of both signs, which diverged trainings may give
-    mean = sum(measured) / len(measured) if isinstance(measured, Sequence) else float(measured)
-    return Claim(text=text, measured=mean, by_seed=by_seed, **bounds)
+    mean = sum(values) / len(values)
+    return Claim(text=text, measured=mean, by_seed=values if len(values) > 1 else (), **bounds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,12 +145,15 @@ COMMON = {
 
 
 DESCRIPTIONS = Path(__file__).with_name("descriptions")
+REFERENCES = tomllib.loads((DESCRIPTIONS / "references.toml").read_text(encoding="utf-8"))
+"""Title and address of publications by their short form."""
 
 
 @cache
 def describe(name: str) -> dict[str, Any]:
     """Read the description of a study; its texts are templates of ``str.format``, over ``[words]`` too."""
-    return tomllib.loads((DESCRIPTIONS / f"{name}.toml").read_text(encoding="utf-8"))
+    description = tomllib.loads((DESCRIPTIONS / f"{name}.toml").read_text(encoding="utf-8"))
+    return description | {"words": COMMON | description.get("words", {})}
 
 
 def combine(expression: str, series: Mapping[str, Any]) -> Any:
@@ -176,7 +179,7 @@ def judge(name: str, series: Mapping[str, Measured | Mapping[str, Measured]], **
     that are not known before.
     """
     description, claims = describe(name), []
-    words = COMMON | description.get("words", {}) | words
+    words = description["words"] | words
     for key, (text, kind, *bounds) in description["claims"].items():
         if (expression := description.get("measured", {}).get(key)) is not None:
             parts = expression if isinstance(expression, Mapping) else {"": expression}
@@ -194,8 +197,7 @@ def judge(name: str, series: Mapping[str, Measured | Mapping[str, Measured]], **
 
 def bibliography(source: str) -> list[str]:
     """List the publications that ``source`` cites, each with title and address."""
-    references = describe("references")
-    return [f"{name}: {title}. {url}" for name, (title, url) in references.items() if name in source]
+    return [f"{name}: {title}. {url}" for name, (title, url) in REFERENCES.items() if name in source]
 
 
 QUICK_NOTE = "Quick run: tiny sizes in place of those described, so figures and verdicts mean nothing."
@@ -213,10 +215,11 @@ class StudyReport:
 
     @property
     def verdict(self) -> list[Row]:
-        """One row per claim: prediction, measurement, and whether it holds, which may be "undecided"."""
+        """One row per claim: whether it holds, measurement and prediction."""
+        shown: dict[object, str] = {True: "yes", False: "no", "undecided": "undecided"}
         return [
-            {"claim": claim.text, "predicted": claim.prediction, "measured": claim.measurement}
-            | {"holds": claim.verdict}
+            {"holds": shown[claim.verdict], "measured": claim.measurement}
+            | {"predicted": claim.prediction, "claim": claim.text}
             for claim in self.findings.claims
         ]
 
@@ -253,14 +256,9 @@ class StudyReport:
 
     def summary(self, folder: Path, width: int | None) -> str:
         """Render verdicts and the paths in ``folder`` for a terminal of that width, or as Markdown."""
-        rows = [
-            {"holds": {True: "yes", False: "no"}.get(row["holds"], row["holds"])}
-            | {"measured": row["measured"], "predicted": row["predicted"], "claim": row["claim"]}
-            for row in self.verdict
-        ]
         files = f"picture: {folder}/plot.png; all else: {folder}/study.md"
         note = f"{QUICK_NOTE}\n\n" if self.conditions["quick"] else ""
-        return f"{note}{table_text(rows, width=width)}\n\n{self.outcome}\n{files}\n"
+        return f"{note}{table_text(self.verdict, width=width)}\n\n{self.outcome}\n{files}\n"
 
     def to_json(self) -> str:
         """Serialise to JSON; a number that is not finite becomes null."""

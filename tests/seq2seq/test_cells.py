@@ -18,7 +18,7 @@ def test_gates_that_round_to_0_still_share_the_state() -> None:
 
 
 def test_norms_bound_the_output_whatever_the_weights() -> None:
-    """What they are for: without them the output of three layers grows like the cube of the weights."""
+    """Without norms the output of three layers grows like the cube of the weights."""
     scales = []
     for pre_norm in (False, True):
         config = Seq2SeqConfig(

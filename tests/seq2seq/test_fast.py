@@ -1,7 +1,7 @@
 """Kernels that only speed needs, against what torch computes: packing, layers, joined gradients, tanh."""
 
 import copy
-from functools import partial
+import itertools
 from typing import Any
 
 import pytest
@@ -41,10 +41,10 @@ def parts(steps: Any, final: Any) -> list[Tensor]:
     return [entries, *(final if isinstance(final, tuple) else (final,))]
 
 
-def same_with_gradients(found: list[Tensor], expected: list[Tensor], of: list[Tensor]) -> None:
-    totals = (sum(part.square().sum() for part in each) for each in (found, expected))
-    gradients = [torch.autograd.grad(each, of, retain_graph=True) for each in totals]
-    for one, other in zip((*found, *gradients[0]), (*expected, *gradients[1]), strict=True):
+def same_with_gradients(ours: list[Tensor], expected: list[Tensor], of: list[Tensor]) -> None:
+    totals = (sum(part.square().sum() for part in tensors) for tensors in (ours, expected))
+    gradients = [torch.autograd.grad(total, of, retain_graph=True) for total in totals]
+    for one, other in zip((*ours, *gradients[0]), (*expected, *gradients[1]), strict=True):
         close(one, other)
 
 
@@ -59,11 +59,11 @@ def test_packing_is_that_of_torch_and_gradients_pass_through_both_ways(lengths: 
     x = torch.randn(len(lengths), size, 3, dtype=torch.float64)
     expected = pack_padded_sequence(x, host, batch_first=True, enforce_sorted=False)
     packing = Packing(host, size, x.device)
-    found = packing.pack(x)
-    for one, other in zip(found, expected, strict=True):
+    packed = packing.pack(x)
+    for one, other in zip(packed, expected, strict=True):
         assert torch.equal(one, other)
     padded, _ = pad_packed_sequence(expected, batch_first=True, total_length=size)
-    assert torch.equal(packing.unpack(found, size), padded)
+    assert torch.equal(packing.unpack(packed, size), padded)
     weight = torch.randn(x.shape, dtype=torch.float64)
     (packing.unpack(packing.pack(x.requires_grad_()), size) * weight).sum().backward()
     assert torch.equal(x.grad, weight * (torch.arange(size) < host.unsqueeze(1)).unsqueeze(2))
@@ -72,13 +72,21 @@ def test_packing_is_that_of_torch_and_gradients_pass_through_both_ways(lengths: 
 # --- a layer on a GPU, whose kernels a CPU has too, and the loop over its steps
 
 
-@pytest.mark.parametrize(
-    "run", [run_cudnn_layer, partial(run_step_by_step, recurrent_dropout=0.0)], ids=["one call", "loop"]
-)
-@pytest.mark.parametrize("packed", [False, True])
+def run_loop(rnn: nn.RNNBase, steps: Any, start: Any) -> Any:
+    return run_step_by_step(rnn, steps, start, recurrent_dropout=0.0)
+
+
+def run_padded(rnn: nn.LSTM, steps: Any, start: Any) -> Any:
+    return run_padded_lstm(rnn, steps)
+
+
+LAYERS = [*itertools.product((run_cudnn_layer, run_loop), ("lstm", "gru", "rnn"), (False, True))]
+LAYERS += [(run_padded, "lstm", True)]
+
+
+@pytest.mark.parametrize(("run", "cell", "packed"), LAYERS)
 @pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
-def test_a_layer_is_what_torch_computes(cell: str, bidirectional: bool, packed: bool, run: Any):
+def test_a_layer_is_what_torch_computes(run: Any, cell: str, packed: bool, bidirectional: bool):
     rnn, x = layer(cell, bidirectional=bidirectional), inputs().requires_grad_()
     steps: Any = x.transpose(0, 1)
     state = [torch.randn(2 if bidirectional else 1, 4, 4, dtype=torch.float64) for _ in range(2)]
@@ -86,17 +94,8 @@ def test_a_layer_is_what_torch_computes(cell: str, bidirectional: bool, packed: 
         steps, start, torchs = Packing(LENGTHS, 6, x.device).pack(x), None, None
     else:
         start, torchs = (tuple(state), tuple(state)) if cell == "lstm" else ((state[0],), state[0])
-    found = parts(*run(rnn, steps, start))
-    expected = parts(*rnn(steps, torchs))
-    same_with_gradients(found, expected, [x, *rnn.parameters()])
-
-
-@pytest.mark.parametrize("bidirectional", [False, True])
-def test_an_lstm_of_padded_sentences_is_what_torch_computes(bidirectional: bool):
-    rnn, x = layer("lstm", bidirectional=bidirectional), inputs().requires_grad_()
-    steps = Packing(LENGTHS, 6, x.device).pack(x)
-    found, expected = parts(*run_padded_lstm(rnn, steps)), parts(*rnn(steps))
-    same_with_gradients(found, expected, [x, *rnn.parameters()])
+    ours, expected = parts(*run(rnn, steps, start)), parts(*rnn(steps, torchs))
+    same_with_gradients(ours, expected, [x, *rnn.parameters()])
 
 
 @pytest.mark.parametrize("has_bf16", [False, True])
@@ -127,7 +126,7 @@ def test_autocast_gives_its_type_and_computes_in_it_where_cudnn_can(
 def test_gradients_of_a_stepwise_linear() -> None:
     def run(offsets: Tensor, weight: Tensor, other: Tensor, x: Tensor, y: Tensor) -> Tensor:
         product = StepwiseLinear(offsets, weight, other)
-        return torch.stack([product(*each).sin() for each in zip(x, y, strict=True)])
+        return torch.stack([product(*step).sin() for step in zip(x, y, strict=True)])
 
     offsets, weight, other = double(4, 5, 3), double(3, 2), double(3, 1)
     x, y = double(4, 5, 2), double(4, 5, 1)
@@ -149,10 +148,10 @@ def test_gradients_of_a_stepwise_product(leading: tuple[int, ...]) -> None:
 def test_under_autocast_a_stepwise_product_is_that_of_bfloat16() -> None:
     matrix, x = torch.randn(2, 3, 4, requires_grad=True), torch.randn(1, 2, 1, 3)
     with torch.autocast("cpu", torch.bfloat16):
-        found = StepwiseProduct(matrix, 1)(x[0])
-        assert found.dtype is torch.bfloat16
-        torch.testing.assert_close(found, x[0] @ matrix)
-    found.float().sum().backward()
+        product = StepwiseProduct(matrix, 1)(x[0])
+        assert product.dtype is torch.bfloat16
+        torch.testing.assert_close(product, x[0] @ matrix)
+    product.float().sum().backward()
     assert matrix.grad is not None
     assert matrix.grad.dtype is torch.float32
 
@@ -184,7 +183,7 @@ def plain(score: AdditiveScore, queries: Queries, states: Tensor) -> Tensor:
 @pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("weight_scale", [0.1, 1.5])
 def test_the_additive_score_is_as_precise_as_a_plain_tanh(weight_scale: float, autocast: bool) -> None:
-    """Of numbers that are exact in bfloat16; so is its gradient."""
+    """The inputs are exact in bfloat16; gradients are as precise too."""
     draw, size = torch.Generator().manual_seed(1), 256
     score = AdditiveScore(size, size, AttentionConfig(attention_size=size)).double()
     for name, weight in score.named_parameters():
@@ -201,7 +200,7 @@ def test_the_additive_score_is_as_precise_as_a_plain_tanh(weight_scale: float, a
     dtype = torch.float32 if autocast else torch.bfloat16
     rounded, errors, gradients = copy.deepcopy(score).to(dtype), [], []
     for function in (evaluate, plain):
-        state, encoded = (each.to(dtype).requires_grad_() for each in states)
+        state, encoded = (part.to(dtype).requires_grad_() for part in states)
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
             result = function(rounded, Queries(state, position), encoded)
         errors.append(float((result.detach() - exact).square().mean().sqrt()))

@@ -21,7 +21,7 @@ from seq2seq import (
     Seq2SeqConfig,
     formulas,
 )
-from tests.kits.contract import sources, targets
+from tests.kits.contract import seeded_float64, sources, targets
 from tests.kits.recurrent import (
     LENGTHS,
     MASK,
@@ -40,6 +40,7 @@ from tests.kits.recurrent import (
 SMOOTH = [name for name in MODELS if not name.startswith(("hard", "reinforce"))]
 """Models without hard attention, whose selection has no gradient and may change by rounding."""
 
+_float64 = pytest.fixture(seeded_float64)
 READS_BACKWARD = {"both": [False, True], "forward": [False], "backward": [True], "both-bottom": [False]}
 """By direction: for each direction of a layer above the bottom one, whether it reads from the right."""
 
@@ -82,9 +83,9 @@ def encode(model: Seq2Seq, tokens: Tensor) -> TwinEncoding:
     if encoder.self_attention is None:
         return TwinEncoding(torch.stack(xs), summary, None)
     combined, weights = [], []
-    for part, (own, backward) in enumerate(zip(encoder.self_attention.parts, directions, strict=True)):
+    for part, (attention, backward) in enumerate(zip(encoder.self_attention.parts, directions, strict=True)):
         halves = [x.chunk(len(directions))[part] for x in xs]
-        outputs, rows = self_attend_all(halves[::-1] if backward else halves, own.join.weight)
+        outputs, rows = self_attend_all(halves[::-1] if backward else halves, attention.join.weight)
         combined.append(outputs.flip(0) if backward else outputs)
         weights.append(rows.flip(0, 1) if backward else rows)
     return TwinEncoding(torch.cat(combined, dim=1), summary, torch.stack(weights))
@@ -217,16 +218,16 @@ def test_a_model_equals_the_papers_equations_and_so_do_its_gradients(name: str) 
         close(states[row, :length], encoded.states)
         close(summary[row], torch.cat(encoded.summary))
         close(logits[row], expected[row].logits)
-        found = {kind for kind, weights in expected[row].attention.items() if weights is not None}
-        assert set(attention) == found
+        kinds = {kind for kind, weights in expected[row].attention.items() if weights is not None}
+        assert set(attention) == kinds
         for kind, weights in attention.items():
             real = weights[row] if kind == "decoder" else weights[row, ..., :length]
             close(real[:, :length] if kind == "encoder" else real, expected[row].attention[kind])
     if name not in SMOOTH:  # a choice has no gradient
         return
     names, parameters = zip(*model.named_parameters(), strict=True)
-    weight, twin = torch.randn(4, 5, V, dtype=torch.float64), torch.stack([each.logits for each in expected])
-    ours, theirs = (torch.autograd.grad((each * weight).sum(), parameters) for each in (logits, twin))
+    twin = torch.stack([decoding.logits for decoding in expected])
+    ours, theirs = (torch.autograd.grad(result.sin().sum(), parameters) for result in (logits, twin))
     for parameter, one, two in zip(names, ours, theirs, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-12, atol=1e-11, msg=parameter)
         assert one.abs().max() > 0
@@ -247,23 +248,21 @@ def test_a_language_model_equals_its_formula_and_so_do_its_gradients(layers: int
             expected.append(model.output.weight @ outputs[-1] + model.output.bias)
     logits, twin = model(TGT), torch.stack(expected).view(4, 5, V)
     close(logits, twin)
-    ours, theirs = (torch.autograd.grad(each.sin().sum(), [*model.parameters()]) for each in (logits, twin))
+    parameters = [*model.parameters()]
+    ours, theirs = (torch.autograd.grad(result.sin().sum(), parameters) for result in (logits, twin))
     for one, other in zip(ours, theirs, strict=True):
         close(one, other, 1e-11)
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.usefixtures("_float64")
+@torch.no_grad()
 def test_every_mechanism_holds_to_the_contract(name: str) -> None:
     """Steps, beams, padding, neighbours, copies for a search; as every preset in test_protocol.py."""
     model = make(name)
-    torch.set_default_dtype(torch.float64)
-    try:
-        with torch.no_grad():
-            for check, run in CHECKS.items():
-                if check not in ("source", "attention weights"):  # short sources; weights of 0
-                    run(model, *sources(), targets())
-    finally:
-        torch.set_default_dtype(torch.float32)
+    for check, run in CHECKS.items():
+        if check not in ("source", "attention weights"):  # short sources; weights of 0
+            run(model, *sources(), targets())
 
 
 BOTH_CELLS = [

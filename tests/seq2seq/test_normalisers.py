@@ -83,7 +83,7 @@ def test_samples_have_the_probabilities_of_the_softmax() -> None:
     assert ((both - joint).abs() <= 5 * (joint * (1 - joint) / n).sqrt()).all()  # heads are independent
     rounded = Reinforce(1)(torch.zeros(1, 1, 1, 3, dtype=torch.bfloat16), queries(1, 1))
     assert rounded.weights.dtype == torch.bfloat16
-    assert float(rounded.choices.logp) == pytest.approx(-math.log(3), rel=1e-6)  # of at least float32
+    assert float(rounded.choices.logp) == pytest.approx(-math.log(3), rel=1e-6)  # in float32 or better
 
 
 def test_gradients_of_reinforce() -> None:

@@ -158,26 +158,19 @@ LIBRARIES = {
         Twin(by_position, state_alone),
         {"reads the word": {"bias": 0.5}, "layer before the cell": {"combine": relu}, **NO_MASK},
     ),
-    "PyTorch tutorial since 2023": Library(
-        BEFORE, ONE_WAY, Twin(additive, state_alone), {**PLUS_BIAS, **NO_MASK}
+    "PyTorch tutorial since 2023, TensorFlow tutorial, d2l": Library(
+        BEFORE, ONE_WAY, Twin(additive, state_alone), PLUS_BIAS | NO_MASK
     ),
-    "TensorFlow tutorial": Library(BEFORE, ONE_WAY, Twin(additive, state_alone), {**PLUS_BIAS, **NO_MASK}),
     "Keras AdditiveAttention": Library(
         BEFORE, ONE_WAY, Twin(keras_additive, state_alone), {"no matrices": {}}
     ),
-    "TensorFlow Addons BahdanauAttention": Library(
-        FEEDING, {}, Twin(additive, tanh_layer), NO_TANH | NO_BIAS
+    "TensorFlow Addons, joeynmt, OpenNMT-py: additive": Library(
+        FEEDING, {}, Twin(additive, tanh_layer), PLUS_BIAS | NO_TANH | NO_BIAS
     ),
-    "TensorFlow Addons LuongAttention": Library(
+    "TensorFlow Addons, joeynmt, OpenNMT-py, fairseq: general": Library(
         {"score": "general", **FEEDING}, {}, Twin(general, tanh_layer), NO_TANH | NO_BIAS
     ),
-    "joeynmt bahdanau": Library(FEEDING, {}, Twin(additive, tanh_layer), {}),
-    "joeynmt luong": Library({"score": "general", **FEEDING}, {}, Twin(general, tanh_layer), {}),
-    "OpenNMT-py dot": Library({"score": "dot", **FEEDING}, {}, Twin(dot, tanh_layer), NO_BIAS),
-    "OpenNMT-py general": Library({"score": "general", **FEEDING}, {}, Twin(general, tanh_layer), NO_BIAS),
-    "OpenNMT-py mlp": Library(FEEDING, {}, Twin(additive, tanh_layer), PLUS_BIAS | NO_TANH),
-    "fairseq": Library({"score": "general", **FEEDING}, {}, Twin(general, tanh_layer), NO_BIAS),
-    "d2l": Library(BEFORE, ONE_WAY, Twin(additive, state_alone), {}),
+    "OpenNMT-py: dot": Library({"score": "dot", **FEEDING}, {}, Twin(dot, tanh_layer), NO_BIAS),
     "bentrevett": Library({"placement": "before"}, {}, Twin(joined, tanh_layer), PLUS_BIAS | NO_TANH),
     "yoyodyne": Library(
         BEFORE,

@@ -92,7 +92,7 @@ def test_recurrent_dropout_drops_the_same_units_at_all_steps() -> None:
     dropped = columns == 0
     assert 0 < int(dropped.sum()) < 6
     with torch.no_grad():
-        rnn.weight_hh_l0[:, ~dropped] *= 2  # what remains is doubled, and only in the product
+        rnn.weight_hh_l0[:, ~dropped] *= 2  # only the product reads the doubled units
         rnn.weight_hh_l0[:, dropped] = 0
     close(outputs, rnn(x)[0])
 
@@ -127,12 +127,12 @@ def test_a_stepwise_stack_shares_its_masks_between_steps() -> None:
     h, c = ([torch.ones(4, 8, dtype=torch.float64)] * 2 for _ in range(2))
     for _ in range(3):
         cells(torch.zeros(4, 8), h, c)
-    assert all(torch.equal(each, mask) for each in inputs)
+    assert all(torch.equal(dropped, mask) for dropped in inputs)
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru", "rnn", "layer-norm-lstm"])
 def test_a_stepwise_stack_drops_the_same_recurrent_units_at_all_steps(cell: str) -> None:
-    """Of one sentence, that is a recurrent matrix without some columns, and with the others doubled."""
+    """For one sentence this is a recurrent matrix without some columns and with the others doubled."""
     regularisation = RegularisationConfig(recurrent_dropout=0.5)
     model = make("bahdanau", cell=cell, num_layers=2, dropout=0.0, regularisation=regularisation)
     stack, x = model.decoder.rnn.train(), torch.randn(3, 1, 14, dtype=torch.float64)

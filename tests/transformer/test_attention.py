@@ -56,10 +56,10 @@ def test_plain_attention_is_torchs_and_its_weights_are_weights(kind, causal):
 
 def test_plain_attention_drops_weights_and_makes_up_for_it():
     zeros, one_hot = torch.zeros(40, HEADS, S, S), torch.eye(S).expand(40, HEADS, S, S)
-    kept, weights = plain_attention(zeros, zeros, one_hot, None, False, 0.4)  # one-hot values: the weights
+    dropped, weights = plain_attention(zeros, zeros, one_hot, None, False, 0.4)  # one-hot values: the weights
     torch.testing.assert_close(weights, torch.full_like(weights, 1 / S))
-    torch.testing.assert_close(kept, torch.where(kept == 0, 0.0, 1 / S / 0.6))
-    assert (kept == 0).double().mean().item() == pytest.approx(0.4, abs=0.03)
+    torch.testing.assert_close(dropped, torch.where(dropped == 0, 0.0, 1 / S / 0.6))
+    assert (dropped == 0).double().mean().item() == pytest.approx(0.4, abs=0.03)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -78,44 +78,37 @@ def test_record_weights_records_the_weights_of_any_attention_and_changes_nothing
 @pytest.mark.parametrize("beam", [1, 3])
 def test_attention_after_a_prefix_is_attention_to_all_of_it(beam: int):
     """A twin with a prefix copied for every hypothesis, and one softmax over the joined rows."""
-    queries, own = torch.randn(B, beam, HEADS, 4), KeysValues(*torch.randn(2, T, B, beam, HEADS, 4))
+    queries, generated = torch.randn(B, beam, HEADS, 4), KeysValues(*torch.randn(2, T, B, beam, HEADS, 4))
     shared, (_, mask, _) = KeysValues(*torch.randn(2, B, HEADS, S, 4)), batch()
     visible = nn.functional.pad(mask, (0, T), value=True)[:, None, None]
-    found, _ = prefix_attention(queries, own, shared, visible)
-    unmasked, _ = prefix_attention(queries, own, shared, None)
+    masked, _ = prefix_attention(queries, generated, shared, visible)
+    unmasked, _ = prefix_attention(queries, generated, shared, None)
     for b, k, head in itertools.product(range(B), range(beam), range(HEADS)):
-        for contexts, length in ((found, LENGTHS[b]), (unmasked, S)):
+        for contexts, length in ((masked, LENGTHS[b]), (unmasked, S)):
             keys, values = (
                 torch.cat((past[b, head, :length], now[:, b, k, head]))
-                for past, now in zip(shared, own, strict=True)
+                for past, now in zip(shared, generated, strict=True)
             )
             weights = (keys @ queries[b, k, head] / 2).softmax(0)
             torch.testing.assert_close(contexts[b, k, head], weights @ values, **EXACT)
 
 
-@pytest.mark.parametrize("masked", [False, True])
-def test_one_query_over_a_cache_sees_what_the_formula_says(masked: bool):
+@pytest.mark.parametrize("kind", ["free", "general", "bias"])
+def test_one_query_sees_what_the_formula_says_however_keys_are_stored(kind: str):
     """Keys that lie time first, as a cache's do, take another way through the sums."""
     queries, cached = torch.randn(3, 2, 1, 4), torch.randn(2, 9, 3, 2, 4).permute(0, 2, 3, 1, 4)
-    mask = general(3, 1, 1, 9) if masked else None
+    bias = torch.randn(2, 1, 9).masked_fill(general(2, 1, 9), -math.inf)
+    bias[..., 2] = 0.5
+    mask = {"free": None, "general": general(3, 1, 1, 9), "bias": bias}[kind]
     assert not cached[0].is_contiguous()
-    expected, _ = plain_attention(queries, *cached, mask, False, 0.0)
+    expected, weights = plain_attention(queries, *cached, mask, False, 0.0)
     torch.testing.assert_close(single_query_attention(queries, *cached, mask), expected, **EXACT)
-    torch.testing.assert_close(fused_attention(queries, *cached, mask, False, 0.0), expected, **EXACT)
-
-
-def test_a_bias_acts_on_scores_in_every_implementation():
-    """The one-query path over a cache, the plain one, and the hard one, which picks the largest sum."""
-    q, keys = torch.randn(B, HEADS, 1, 4), torch.randn(S, B, HEADS, 4).permute(1, 2, 0, 3)
-    values, bias = torch.randn(S, B, HEADS, 3).permute(1, 2, 0, 3), torch.randn(HEADS, 1, S)
-    bias[..., 2] = float("-inf")
-    scores = torch.einsum("bhqe,bhse->bhqs", q, keys) / 2 + bias
-    expected = torch.einsum("bhqs,bhse->bhqe", scores.softmax(-1), values)
-    for contiguous in (keys, keys.contiguous()):
-        found = fused_attention(q, contiguous, values, bias, False, 0.0)
-        torch.testing.assert_close(found, expected, **EXACT)
-    best = values.gather(2, scores.argmax(-1).unsqueeze(-1).expand(-1, -1, -1, 3))
-    torch.testing.assert_close(hard_attention(q, keys, values, bias, False, 0.0), best, **EXACT)
+    for keys, values in (cached, cached.contiguous()):
+        torch.testing.assert_close(
+            fused_attention(queries, keys, values, mask, False, 0.0), expected, **EXACT
+        )
+    best = cached[1].gather(2, weights.argmax(-1).unsqueeze(-1).expand(-1, -1, -1, 4))
+    torch.testing.assert_close(hard_attention(queries, *cached, mask, False, 0.0), best, **EXACT)
 
 
 def test_hard_weights_are_recorded_as_zeros_and_ones():

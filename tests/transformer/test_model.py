@@ -1,5 +1,6 @@
 """Transformers as wholes: against ``transformer.formulas`` and torch's layers; a step is a position."""
 
+import math
 import pickle
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.kits.contract import seeded_float64
+from compare.experiment.verify import CHECKS
+from tests.kits.contract import seeded_float64, sources, targets
 from tests.kits.transformers import (
     EXACT,
     HEADS,
@@ -35,7 +37,7 @@ from tests.kits.transformers import (
 )
 from transformer import Decoder, DecoderOnly, LanguageModel, Transformer
 from transformer.attention import fused_attention
-from transformer.model import Layer, initialise
+from transformer.model import Layer
 from transformer.positions import Relation
 
 VARIANTS = pytest.mark.parametrize(
@@ -88,7 +90,7 @@ def twin_of(model: nn.Module, src: Tensor, tgt: Tensor) -> Tensor:
 @pytest.mark.parametrize("make", [make, make_only, make_language_model])
 @VARIANTS
 def test_a_model_is_its_formulas_and_so_are_its_gradients(make: Make, changes: dict[str, Any]):
-    """A decoder alone counts target positions on from the real end of the source."""
+    """Decoders alone number target positions from the real end of the source."""
     model, (src, mask, tgt) = make(**changes), batch()
     logits = model(tgt) if isinstance(model, LanguageModel) else model(src, mask, tgt)
     twin = twin_of(model, src, tgt)
@@ -119,10 +121,12 @@ def test_attention_gives_the_weights_of_each_layer_under_its_name(changed: str):
     model, (src, mask, tgt) = make(), batch()
     for parameter in model.get_submodule(QUERIES[changed]).parameters():
         parameter[:D] = 0
-    found, past = model.attention(src, mask, tgt), torch.ones(T, T, dtype=torch.bool).tril()
-    assert found.keys() == QUERIES.keys()
-    assert model.get_submodule(QUERIES[changed].rpartition(".")[0]).attend is fused_attention  # as before
-    for name, weights in found.items():
+    recorded, past = model.attention(src, mask, tgt), torch.ones(T, T, dtype=torch.bool).tril()
+    assert recorded.keys() == QUERIES.keys()
+    assert (
+        model.get_submodule(QUERIES[changed].rpartition(".")[0]).attend is fused_attention
+    )  # it was put back
+    for name, weights in recorded.items():
         allowed = (past if name.startswith("decoder") else mask[:, None, None, :]).expand_as(weights)
         assert torch.equal(weights > 0, allowed)
         uniform = allowed / allowed.sum(-1, keepdim=True)
@@ -140,25 +144,16 @@ def test_attention_of_a_decoder_alone_is_one_distribution_over_source_and_past()
         assert torch.equal(target > 0, torch.ones(T, T).tril().bool().expand_as(target))
 
 
-@VARIANTS
-def test_a_decoder_reads_states_of_any_width(changes):
-    config, (_, mask, tgt) = small(**changes), batch()
-    width = 7
-    if config.projections == "none":
-        with pytest.raises(ValueError, match=r"none\" need encoder states of d_model \(16\), got 7"):
-            Decoder(config, nn.Embedding(TGT_V, D), memory_size=width)
-        width = D
-    decoder = Decoder(config, nn.Embedding(TGT_V, D), memory_size=width)
-    initialise(decoder)
-    states = torch.randn(B, S, width)
-    memory = far(decoder).remember(states, mask)
-    hidden, state = decoder(tgt, memory), decoder.init_state(memory, 1, T)
+def test_a_decoder_reads_states_of_any_width_unless_nothing_projects_them():
+    (_, mask, tgt), states = batch(), torch.randn(B, S, 7)
+    decoder = far(Decoder(small(), nn.Embedding(TGT_V, D), memory_size=7))
+    hidden = decoder(tgt, decoder.remember(states, mask))
     for row, length in enumerate(LENGTHS):
-        twin = decoder_twin(decoder, states[row, :length], tgt[row], config)
+        twin = decoder_twin(decoder, states[row, :length], tgt[row], small())
         torch.testing.assert_close(hidden[row], twin, **EXACT)
-    for t in range(T):
-        stepped, state = decoder.step(tgt[:, t : t + 1], state, memory)
-        torch.testing.assert_close(stepped[:, 0], hidden[:, t], **EXACT)
+    bare = small(projections="none", num_heads=1)
+    with pytest.raises(ValueError, match=r"none\" need encoder states of d_model \(16\), got 7"):
+        Decoder(bare, nn.Embedding(TGT_V, D), memory_size=7)
 
 
 def copy_attention(ours: nn.Module, theirs: nn.MultiheadAttention) -> None:
@@ -185,9 +180,9 @@ def test_a_layer_is_torchs(norm: str, activation: str):
     (_, mask, _), x, states = batch(), torch.randn(B, T, D), torch.randn(B, S, D)
     future = torch.ones(T, T, dtype=torch.bool).triu(1)
     expected = theirs(x, states, tgt_mask=future, memory_key_padding_mask=~mask)
-    own = partial(ours.attention, relation=Relation())
-    found = ours(x, own, ours.cross.remember(states), mask[:, None, None, :])
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    attend = partial(ours.attention, relation=Relation())
+    output = ours(x, attend, ours.cross.remember(states), mask[:, None, None, :])
+    torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
 
 # --- decoding
@@ -195,10 +190,13 @@ def test_a_layer_is_torchs(norm: str, activation: str):
 
 @KINDS
 @VARIANTS
-def test_stepping_gives_the_logits_of_the_full_pass(make: Make, changes: dict[str, object]):
-    model, (src, mask, tgt) = make(**changes), batch()
-    full = model(src, mask, tgt)
-    torch.testing.assert_close(stepped(model, src, mask, tgt), full, **EXACT)
+@torch.no_grad()
+def test_steps_of_beams_give_the_logits_of_the_full_pass(make: Make, changes: dict[str, object]):
+    CHECKS["step equals forward"](make(**changes), *sources(), targets())
+
+
+def test_a_state_holds_no_more_tokens_than_it_was_made_for():
+    model, (src, mask, tgt) = make(), batch()
     state = model.init_state(memory := model.encode(src, mask), beam=1, capacity=1)
     model.step(tgt[:, :1], state, memory)
     with pytest.raises(ValueError, match="holds 1 tokens at most"):
@@ -224,13 +222,22 @@ def test_bf16_autocast_trains_and_steps(make: Make, positions: str):
     hidden.float().square().sum().backward()
     assert all(p.grad.isfinite().all() for p in model.parameters())
     with torch.autocast("cpu", torch.bfloat16), torch.inference_mode():
-        found = stepped(model.eval(), src, mask, tgt)
-    assert (found.float() - exact).abs().mean() / exact.std() < 0.1
+        logits = stepped(model.eval(), src, mask, tgt)
+    assert (logits.float() - exact).abs().mean() / exact.std() < 0.1
     with torch.inference_mode():
         assert stepped(model.bfloat16(), src, mask, tgt).isfinite().all()
 
 
 # --- weights
+
+
+@pytest.mark.parametrize("tie", ["none", "output", "all"])
+@KINDS
+def test_the_matrices_that_are_tied_are_one(make: Make, tie: str):
+    model = make(tie=tie)
+    target = (model.decoder if isinstance(model, Transformer) else model).table.weight
+    source = model.encoder.table if isinstance(model, Transformer) else model.src_table
+    assert (model.output.weight is target, source.weight is target) == (tie != "none", tie == "all")
 
 
 def test_two_vocabularies_cannot_share_a_matrix():
@@ -249,6 +256,9 @@ def test_a_model_can_be_pickled(changes: dict[str, Any]):
 
 @pytest.mark.parametrize("tie", ["none", "all"])
 def test_fresh_embeddings_and_learned_positions_have_unit_size_once_scaled(tie: str):
-    model = Transformer(small(d_model=64, tie=tie, positions="learned"), 3000, 3000)
+    """The first g of qk_norm is that of its paper, log2(L^2 - L) for L = 32 words, rounded."""
+    model = Transformer(small(d_model=64, tie=tie, positions="learned", qk_norm=True), 3000, 3000)
+    scales = [value for name, value in model.named_parameters() if name.endswith("qk_scale")]
+    assert [scale.item() for scale in scales] == [round(math.log2(32**2 - 32))] * len(scales) != []
     for weight in (model.encoder.table.weight, model.decoder.place.places.weight, model.output.weight):
         assert weight.std().item() * 8 == pytest.approx(1, abs=0.02)

@@ -38,26 +38,26 @@ _float64 = pytest.fixture(autouse=True)(seeded_float64)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_cached_sinusoids_are_the_exact_ones_rounded(dtype):
     """The cache grows, follows the dtype, can be used in training after search, and is no part of weights."""
-    place = PositionalEmbedding(small())
+    embedding = PositionalEmbedding(small())
     for end in (5, 3, MIN_CACHED + 1, 100_000):
         where = torch.tensor([[0, end - 1, end // 2]])
         embedded = torch.zeros(1, 3, D, dtype=dtype, requires_grad=True)
         with torch.inference_mode():
-            place(embedded.detach(), where, end)
-        found = place(embedded, where, end)
-        torch.testing.assert_close(found, sinusoids(where, D).to(dtype))
-        found.sum().backward()
-    assert not place.state_dict()
-    assert place(embedded.double(), where, end).dtype == torch.float64
+            embedding(embedded.detach(), where, end)
+        encoded = embedding(embedded, where, end)
+        torch.testing.assert_close(encoded, sinusoids(where, D).to(dtype))
+        encoded.sum().backward()
+    assert not embedding.state_dict()
+    assert embedding(embedded.double(), where, end).dtype == torch.float64
 
 
 def test_past_the_learned_positions_is_an_error():
     """512 vectors unless the config says otherwise; the values count, not what ``end`` allows for."""
     where = torch.tensor([510, 511, 512, 10**6])
-    place, zeros = PositionalEmbedding(small(positions="learned")), torch.zeros(1, 4, D)
+    embedding, zeros = PositionalEmbedding(small(positions="learned")), torch.zeros(1, 4, D)
     with pytest.raises(ValueError, match="longer than the 512 learned positions: raise max_positions"):
-        place(zeros, where, 10**6 + 1)
-    assert place(zeros[:, :2], where[:2], 600).shape == (1, 2, D)
+        embedding(zeros, where, 10**6 + 1)
+    assert embedding(zeros[:, :2], where[:2], 600).shape == (1, 2, D)
     for positions in ("learned", "concat-learned"):
         model, (src, mask, tgt) = make(positions=positions, max_positions=T), batch()
         with pytest.raises(ValueError, match=f"longer than the {T} learned positions"):
@@ -75,12 +75,12 @@ def test_slopes_of_alibi_are_those_of_the_paper():
 @pytest.mark.parametrize("causal", [True, False])
 def test_ranges_of_t5_grow_with_the_distance_and_end_at_the_limit(limit: int, causal: bool):
     count, steps = BUCKETS if causal else BUCKETS // 2, torch.arange(200)
-    found = distance_bucket(-steps, limit, causal)
-    assert found[: count // 2].tolist() == list(range(count // 2))
-    assert (found.diff() >= 0).all()
-    assert set(found[limit:].tolist()) == {count - 1}
+    buckets = distance_bucket(-steps, limit, causal)
+    assert buckets[: count // 2].tolist() == list(range(count // 2))
+    assert (buckets.diff() >= 0).all()
+    assert set(buckets[limit:].tolist()) == {count - 1}
     after = distance_bucket(steps[1:], limit, causal)
-    assert torch.equal(after, torch.zeros(199, dtype=torch.long) if causal else count + found[1:])
+    assert torch.equal(after, torch.zeros(199, dtype=torch.long) if causal else count + buckets[1:])
 
 
 def test_biases_of_t5_begin_small():
@@ -93,13 +93,14 @@ def test_biases_of_t5_begin_small():
 
 
 def test_word_and_activation_dropout_act_where_they_say():
+    """Word dropout drops whole embeddings, and their positions stay."""
     ones, where = torch.ones(40, 50, D), torch.arange(50)
-    place = PositionalEmbedding(small(positions="none", word_dropout=0.3)).train()
-    words = place(ones, where, 50) / 4
-    assert (words == words[..., :1]).all()
-    assert (words[..., 0] == 0).double().mean().item() == pytest.approx(0.3, abs=0.04)
-    assert words.max().item() == pytest.approx(1 / 0.7)
-    assert torch.equal(place.eval()(ones, where, 50), ones * 4)
+    embedding, positions = PositionalEmbedding(small(word_dropout=0.3)).train(), sinusoids(where, D)
+    output = embedding(ones, where, 50)
+    is_dropped = (output == positions).all(-1)
+    torch.testing.assert_close(output[~is_dropped], (4 / 0.7 + positions).expand_as(output)[~is_dropped])
+    assert is_dropped.double().mean().item() == pytest.approx(0.3, abs=0.04)
+    torch.testing.assert_close(embedding.eval()(ones, where, 50), (4 + positions).expand_as(ones))
     for activation in ("relu", "gelu", "swiglu"):
         layer = FeedForward(small(activation=activation, activation_dropout=0.4)).train()
         seen: list[Tensor] = []
@@ -118,14 +119,14 @@ def test_dropout_acts_on_embeddings_sublayers_and_weights_in_training_alone():
         model.train()
         assert not torch.allclose(model(src, mask, tgt), model(src, mask, tgt))
     ones = torch.ones(40, 50, D)
-    place = PositionalEmbedding(small(dropout=0.4)).train()
-    assert (place(ones, torch.arange(50), 50) == 0).double().mean().item() == pytest.approx(0.4, abs=0.02)
+    embedding = PositionalEmbedding(small(dropout=0.4)).train()
+    assert (embedding(ones, torch.arange(50), 50) == 0).double().mean().item() == pytest.approx(0.4, abs=0.02)
     for norm in ("pre", "post"):
         residual = Residual(small(norm=norm, dropout=0.4)).train()
         residual.norm = nn.Identity()
         assert torch.equal(residual(ones, torch.zeros_like), ones)  # nothing of the residual path is dropped
-        kept = residual(torch.zeros(40, 50, D), torch.ones_like)
-        assert (kept == 0).double().mean().item() == pytest.approx(0.4, abs=0.02)
+        output = residual(torch.zeros(40, 50, D), torch.ones_like)
+        assert (output == 0).double().mean().item() == pytest.approx(0.4, abs=0.02)
 
 
 @pytest.mark.parametrize("probability", [0.1, 0.9])
@@ -136,17 +137,19 @@ def test_the_share_is_dropped_and_the_mean_kept(probability: float, dtype: torch
     assert (out.shape, out.dtype) == (shape, dtype)
     dropped, error = (out == 0).double().mean().item(), (probability * (1 - probability) / out.numel()) ** 0.5
     assert dropped == pytest.approx(probability, abs=5 * error + 1 / LEVELS)
-    kept = out[out != 0].double() * (1 - probability)
-    torch.testing.assert_close(kept, torch.ones_like(kept), rtol=tolerance, atol=0)
+    scaled = out[out != 0].double() * (1 - probability)
+    torch.testing.assert_close(scaled, torch.ones_like(scaled), rtol=tolerance, atol=0)
 
 
 def test_entries_fall_out_one_by_one_wherever_they_stand():
     """No two of the four that share a number are tied, nor rows, nor columns, nor calls."""
     torch.manual_seed(2)
-    kept = torch.stack([(Dropout(0.5)(torch.ones(400, 64)) != 0).double() for _ in range(50)]).flatten(0, 1)
-    correlation = torch.corrcoef(kept.t()) - torch.eye(64)
-    assert correlation.abs().max() < 5 / len(kept) ** 0.5
-    assert (kept.mean(0) - 0.5).abs().max() < 2.5 / len(kept) ** 0.5
+    is_kept = torch.stack([(Dropout(0.5)(torch.ones(400, 64)) != 0).double() for _ in range(50)]).flatten(
+        0, 1
+    )
+    correlation = torch.corrcoef(is_kept.t()) - torch.eye(64)
+    assert correlation.abs().max() < 5 / len(is_kept) ** 0.5
+    assert (is_kept.mean(0) - 0.5).abs().max() < 2.5 / len(is_kept) ** 0.5
 
 
 def test_the_generator_decides_which_entries_fall_out():

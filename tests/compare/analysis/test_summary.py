@@ -10,7 +10,7 @@ from compare.analysis.summary import summarise
 from compare.cli import main
 from compare.config.sections import QUICK_TRY
 from compare.report.table import find_summary, load_table
-from compare.results.store import load_results, of_budget, read_results
+from compare.results.store import load_results, of_budget, read_results, setting_text
 from tests.kits.experiments import change_result, edit_text
 
 
@@ -30,6 +30,10 @@ def test_tables_show_the_largest_budget_or_the_one_asked_for(
     assert "4,000" not in shown
     assert main(["table", str(budgets), "--budget", "50"]) == 2
     assert "no run has the budget 50; choose one of 1000, 4000" in capsys.readouterr().err
+
+
+def test_pairs_are_the_same_text_from_a_file_and_from_a_result():
+    assert setting_text((("a", "b"), ("c", "d"))) == setting_text([["a", "b"], ["c", "d"]]) == "a, b, c, d"
 
 
 def test_the_summary_that_is_stored_is_that_of_the_largest_budget(budgets: Path):

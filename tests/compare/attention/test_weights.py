@@ -81,17 +81,18 @@ def random_attention(layers: dict[str, int], label: str = "rnn") -> SentenceAtte
 
 
 def test_weights_of_words_are_sums_over_source_and_means_over_target():
-    found = random_attention({"cross": 1, "encoder": 1, "decoder": 1})
-    words = found.words()
+    attention = random_attention({"cross": 1, "encoder": 1, "decoder": 1})
+    words = attention.words()
     assert (words.src, words.tgt) == WORDS
-    w = found.weights["cross"][0].astype(float)
+    w = attention.weights["cross"][0].astype(float)
     by_hand = [
         [w[0, 0], w[0, 1] + w[0, 2], w[0, 3]],
         [w[1:4, 0].mean(), (w[1:4, 1] + w[1:4, 2]).mean(), w[1:4, 3].mean()],
         [w[4, 0], w[4, 1] + w[4, 2], w[4, 3]],
     ]
     np.testing.assert_allclose(words.weights["cross"][0], by_hand, rtol=1e-6)
-    row = found.weights["decoder"][0].astype(float)[1:4].mean(axis=0)  # columns: <bos> and the pieces before
+    # The columns are <bos> and the pieces before.
+    row = attention.weights["decoder"][0].astype(float)[1:4].mean(axis=0)
     np.testing.assert_allclose(words.weights["decoder"][0][1], [row[0], row[1], row[2:].sum()], rtol=1e-6)
     again = words.words()
     for name, weights in words.weights.items():
@@ -110,19 +111,19 @@ def test_means_of_heads_by_hand():
 
 
 def test_a_figure_has_every_head_with_named_axes_and_the_sentence():
-    found = random_attention({"cross.0": 2, "cross.1": 2})
-    figure = found.plot()
+    attention = random_attention({"cross.0": 2, "cross.1": 2})
+    figure = attention.plot()
     heads = [f"layer {layer}, {head}" for layer in (1, 2) for head in ("head 1", "head 2", "mean")]
     assert [text.get_text() for axes in figure.axes for text in axes.texts] == heads
     assert figure.texts[0].get_text() == "rnn\nZwei Kühe\n→ two cows"
-    words = found.words()
-    for place, axes in enumerate(figure.axes[:-1]):
-        layer, head = words.weights[f"cross.{place // 3}"], place % 3
+    words = attention.words()
+    for index, axes in enumerate(figure.axes[:-1]):
+        layer, head = words.weights[f"cross.{index // 3}"], index % 3
         expected = layer[head] if head < 2 else layer.mean(axis=0)
         np.testing.assert_array_equal(axes.images[0].get_array(), expected)
         assert axes.images[0].get_clim() == (0, 1)  # maps of two models can be laid side by side
-        assert [each.get_text() for each in axes.get_xticklabels()] == words.src
-        assert [each.get_text() for each in axes.get_yticklabels()] == ([] if head else words.tgt) or head
+        assert [label.get_text() for label in axes.get_xticklabels()] == words.src
+        assert [label.get_text() for label in axes.get_yticklabels()] == ([] if head else words.tgt) or head
         assert (axes.get_xlabel(), axes.get_ylabel()) == ("source", "" if head else "translation")
     assert len(random_attention(EVERY).plot().axes) == 2 * 3 + 1  # self-attention is in the viewer
 
@@ -145,9 +146,9 @@ def test_the_viewer_is_one_page_with_every_head_of_every_model():
     one, other = random_attention(EVERY, "transformer"), random_attention({}, "lstm")
     page = render_viewer(one.source, [one, other])
     one = one.words()
-    found = re.findall(r'<script type="application/json">(.*?)</script>', page)
-    data = [json.loads(each) for each in found]
-    assert [each["models"][0]["name"] for each in data] == [
+    scripts = re.findall(r'<script type="application/json">(.*?)</script>', page)
+    data = [json.loads(view) for view in scripts]
+    assert [view["models"][0]["name"] for view in data] == [
         "Attention to the source",
         "Self-attention within the source",
         "Self-attention within the translation",
@@ -156,7 +157,7 @@ def test_the_viewer_is_one_page_with_every_head_of_every_model():
     assert model["heads"][3:] == ["layer 2, head 2", "layer 1, mean", "layer 2, mean", "mean of all heads"]
     assert model["chosen"] == 6
     assert (sentence["src"], sentence["tgt"]) == WORDS
-    axes = [(each["sentences"][0]["tgt"], each["sentences"][0]["src"]) for each in data]
+    axes = [(view["sentences"][0]["tgt"], view["sentences"][0]["src"]) for view in data]
     assert axes[1:] == [(WORDS[0], WORDS[0]), (WORDS[1], ["<bos>", "two", "cows"])]
     hundredths = np.array(sentence["weights"][0])
     expected = np.concatenate([one.weights["cross.0"], one.weights["cross.1"]])
@@ -168,12 +169,12 @@ def test_the_viewer_is_one_page_with_every_head_of_every_model():
 
 def test_a_notebook_gets_the_page_in_a_frame_with_hostile_text_as_text():
     evil = "</script><img src=x onerror=alert(1)>\" '"
-    found = random_attention({"cross": 1}, evil)
-    html = found._repr_html_()
+    attention = random_attention({"cross": 1}, evil)
+    html = attention._repr_html_()
     assert html.startswith('<iframe srcdoc="')
     assert html.count("<") == 2  # the frame's own tags
     page = unescape(re.match(r'<iframe srcdoc="([^"]*)"', html)[1])
-    assert page == found.to_html()
+    assert page == attention.to_html()
     assert "<img" not in page
 
 
@@ -186,9 +187,9 @@ def test_characters_of_other_scripts_get_a_font_that_has_them_or_one_warning_a_s
     assert heatmap.find_fonts(frozenset("ab")) == ["DejaVu Sans"]
     assert heatmap.find_fonts(frozenset("a\u0359")) == ["DejaVu Sans", "STIXGeneral"]
     warn_once.cache_clear()  # another test may have drawn such characters
-    found = replace(random_attention({"cross": 1}), source="雨 雲", src=["雨", "雲", "ab", "<eos>"])
+    attention = replace(random_attention({"cross": 1}), source="雨 雲", src=["雨", "雲", "ab", "<eos>"])
     for _ in range(2):
-        assert heatmap.render_figure(found.plot(), format="png").startswith(b"\x89PNG")
+        assert heatmap.render_figure(attention.plot(), format="png").startswith(b"\x89PNG")
     (message,) = caplog.messages
     assert "CJK" in message
     assert "fonts-noto-cjk" in message

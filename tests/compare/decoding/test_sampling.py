@@ -29,13 +29,13 @@ def expected(logp: list[float], temperature: float, top_k: int, top_p: float) ->
     weights = [math.exp(value / temperature) for value in logp]
     order = sorted(range(len(weights)), key=lambda token: (-weights[token], token))
     order = order[: top_k or len(order)]
-    total, kept, mass = sum(weights[token] for token in order), [], 0.0
+    total, nucleus, mass = sum(weights[token] for token in order), [], 0.0
     for token in order:
         if mass < top_p:
-            kept.append(token)
+            nucleus.append(token)
         mass += weights[token] / total
-    total = sum(weights[token] for token in kept)
-    return [weights[token] / total if token in kept else 0.0 for token in range(len(weights))]
+    total = sum(weights[token] for token in nucleus)
+    return [weights[token] / total if token in nucleus else 0.0 for token in range(len(weights))]
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
@@ -59,8 +59,8 @@ def test_evenly_spaced_draws_give_the_distribution(temperature: float, top_k: in
 
 def test_the_score_is_the_models_own_log_probability():
     model, limits = random_model(), random_limits()
-    found = samples(model, limits, number=3, temperature=1.7, top_k=5)
-    for row, several in enumerate(found):
+    hypotheses = samples(model, limits, number=3, temperature=1.7, top_k=5)
+    for row, several in enumerate(hypotheses):
         for tokens, score in several:
             assert {PAD, BOS, EOS}.isdisjoint(tokens)
             assert len(tokens) <= limits[row]
@@ -82,8 +82,8 @@ def test_neighbours_padding_and_the_number_of_samples_change_nothing():
 def test_equal_sources_get_different_samples():
     model = random_model()
     first, second = samples(model, [12, 12], [3, 3], number=4)
-    assert [each.tokens for each in first] != [each.tokens for each in second]
-    assert len({tuple(each.tokens) for each in first}) > 1
+    assert [hypothesis.tokens for hypothesis in first] != [hypothesis.tokens for hypothesis in second]
+    assert len({tuple(hypothesis.tokens) for hypothesis in first}) > 1
     (alone,) = samples(model, [12], [3], number=4)
     same(alone, first)
 
@@ -108,16 +108,16 @@ def test_options_of_search_and_logits_that_are_nan_are_refused():
 def test_text_by_search_and_by_sampling(finished: Path):
     translator = load_model(finished / "luong-seed1")
     translator.model.double()  # scores of another batch are rounded otherwise
-    found = translator.generate(LINES, beam_size=4, n_best=3)
-    assert [several[0].text for several in found] == translator.translate(LINES, beam_size=4)
-    assert [len(several) for several in found] == [3, 3, 1, 3, 3]
+    searched = translator.generate(LINES, beam_size=4, n_best=3)
+    assert [several[0].text for several in searched] == translator.translate(LINES, beam_size=4)
+    assert [len(several) for several in searched] == [3, 3, 1, 3, 3]
     drawn = translator.generate(LINES, n_best=2, sampling=Sampling(temperature=3.0))
     for options, together in (
-        ({"beam_size": 4, "n_best": 3}, found),
+        ({"beam_size": 4, "n_best": 3}, searched),
         ({"n_best": 2, "sampling": Sampling(temperature=3.0)}, drawn),
     ):
         (alone,) = translator.generate([LINES[1]], **options)
-        assert alone == [each._replace(score=pytest.approx(each.score, abs=1e-10)) for each in together[1]]
+        assert alone == [t._replace(score=pytest.approx(t.score, abs=1e-10)) for t in together[1]]
     assert drawn[0] != drawn[4]
     assert translator.generate([], n_best=2) == []
     for options, message in (
@@ -146,7 +146,7 @@ def test_the_command(
     expected = translator.generate(LINES, beam_size=3, n_best=2)
     shown = output("--beam", "3", "--n-best", "2").splitlines()
     assert shown == [
-        f"{n} ||| {each.text} ||| {each.score:.6f}" for n, several in enumerate(expected) for each in several
+        f"{n} ||| {text} ||| {score:.6f}" for n, several in enumerate(expected) for text, score, *_ in several
     ]
     records = json.loads(output("--beam", "3", "--n-best", "2", "--json"))
     assert [record["source"] for record in records] == LINES

@@ -1,7 +1,6 @@
 """Search against hand-worked beams, a naive twin and all sequences there are; batches and closing."""
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import astuple
 from typing import Any
@@ -24,7 +23,6 @@ from compare.decoding.search import (
     search_all,
 )
 from compare.decoding.translator import generate
-from compare.protocol import keep, select
 from tests.kits.search import (
     BOS,
     CODES,
@@ -33,8 +31,6 @@ from tests.kits.search import (
     SENTENCES,
     A,
     B,
-    Prefixes,
-    State,
     TableModel,
     inputs,
     random_limits,
@@ -158,9 +154,9 @@ def test_beams_worked_out_by_hand(
     beam: int, alpha: float, limit: int, tokens: list[int], score: float, steps: int
 ):
     model = WrittenModel(WRITTEN, size=6)
-    (found,) = run(model, [limit], beam_size=beam, alpha=alpha)
-    assert found.tokens == tokens
-    assert found.score == pytest.approx(score, abs=1e-12)
+    (best,) = run(model, [limit], beam_size=beam, alpha=alpha)
+    assert best.tokens == tokens
+    assert best.score == pytest.approx(score, abs=1e-12)
     assert len(model.rows) == steps
 
 
@@ -170,10 +166,11 @@ def test_search_follows_the_documented_rule(beam: int):
     model, limits = random_model(), random_limits()
     together = run_all(model, limits, GRID, beam_size=beam)
     for penalty, lists in zip(GRID, together, strict=True):
-        found = [best for (best,) in lists]
-        same(found, [naive(model, row, limits[row], beam, *astuple(penalty)) for row in range(SENTENCES)])
+        hypotheses = [best for (best,) in lists]
+        twins = [naive(model, row, limits[row], beam, *astuple(penalty)) for row in range(SENTENCES)]
+        same(hypotheses, twins)
         alone = run(model, limits, beam_size=beam, alpha=penalty.alpha, form=penalty.normalization)
-        same(found, alone)
+        same(hypotheses, alone)
     kinds = {tuple(tuple(best.tokens) for (best,) in lists) for lists in together}
     assert len(kinds) > (4 if beam > 1 else 0)  # otherwise equality would show nothing
 
@@ -186,15 +183,15 @@ def test_lists_of_the_best_follow_it_too(beam: int, number: int, tied: bool):
     for penalty, lists in zip(GRID, run_all(model, limits, GRID, beam_size=beam, n_best=number), strict=True):
         best = run(model, limits, beam_size=beam, alpha=penalty.alpha, form=penalty.normalization)
         same([several[0] for several in lists], best)
-        for row, found in enumerate(lists):
+        for row, hypotheses in enumerate(lists):
             ended = ended_by_naive_search(model, row, limits[row], beam, *astuple(penalty))
-            expected = sorted(ended, key=lambda each: -each.score)[:number]  # of equal scores the earlier one
+            expected = sorted(ended, key=lambda one: -one.score)[:number]  # ties: the earlier one
             if tied:
-                same(found, expected)
+                same(hypotheses, expected)
                 continue
             # The random table gives some sequences one probability, and rounding decides which are found.
-            assert len({tuple(each.tokens) for each in found}) == len(found)
-            for one, other in zip(found, expected, strict=True):
+            assert len({tuple(hypothesis.tokens) for hypothesis in hypotheses}) == len(hypotheses)
+            for one, other in zip(hypotheses, expected, strict=True):
                 ids = [*one.tokens, EOS]
                 logp = math.fsum(model.logp(row, ids[:t])[token] for t, token in enumerate(ids))
                 assert one.score == pytest.approx(logp / penalty.divisor(len(ids)), abs=1e-10)
@@ -205,7 +202,7 @@ def test_lists_of_the_best_follow_it_too(beam: int, number: int, tied: bool):
 def test_ties_go_to_the_lowest_id(beam: int):
     model, limits = tied_model(), random_limits(most=4)
     expected = [
-        [naive(model, row, limits[row], beam, *astuple(each)) for row in range(SENTENCES)] for each in GRID
+        [naive(model, row, limits[row], beam, *astuple(form)) for row in range(SENTENCES)] for form in GRID
     ]
     model.table = model.table.float()
     for lists, twins in zip(run_all(model, limits, GRID, beam_size=beam), expected, strict=True):
@@ -217,18 +214,18 @@ def test_limits_hold_for_each_sentence_and_special_ids_never_come_out(beam: int)
     limits = random_limits(most=20)
     model = random_model(eos=-200.0)
     model.table[:, :, [PAD, BOS]] += 50.0
-    found = run(model, limits, beam_size=beam)
-    assert [len(hypothesis.tokens) for hypothesis in found] == limits
-    assert all({PAD, BOS, EOS}.isdisjoint(hypothesis.tokens) for hypothesis in found)
+    hypotheses = run(model, limits, beam_size=beam)
+    assert [len(hypothesis.tokens) for hypothesis in hypotheses] == limits
+    assert all({PAD, BOS, EOS}.isdisjoint(hypothesis.tokens) for hypothesis in hypotheses)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_scores_of_narrow_logits_are_fp32(dtype: torch.dtype):
     model = random_model()
     model.table = model.table.to(dtype)
-    found = run(model, [20] * SENTENCES, beam_size=2)
+    hypotheses = run(model, [20] * SENTENCES, beam_size=2)
     model.table = model.table.float()
-    assert found == run(model, [20] * SENTENCES, beam_size=2)
+    assert hypotheses == run(model, [20] * SENTENCES, beam_size=2)
 
 
 # --- batches
@@ -296,9 +293,9 @@ def test_a_sentence_closes_once_nothing_can_pass_its_best(alpha: float, steps: i
     model = WrittenModel({}, size=6)
     model.table[:] = torch.tensor([0.0, 0.0, 0.0, 0.0, 0.5, 0.5]).log()
     model.write((), {EOS: 0.6, A: 0.4})
-    (found,) = run(model, [30], beam_size=3, alpha=alpha)
-    assert found.tokens == []
-    assert found.score == pytest.approx(math.log(0.6), abs=1e-6)
+    (best,) = run(model, [30], beam_size=3, alpha=alpha)
+    assert best.tokens == []
+    assert best.score == pytest.approx(math.log(0.6), abs=1e-6)
     assert len(model.rows) == steps
 
 
@@ -306,8 +303,8 @@ def test_no_sentence_closes_before_a_slightly_better_end():
     # The empty translation has log(.5); A, whose end is certain, is better by one part in 10 ** 9.
     share = math.exp(math.log(0.5) * (1 - 1e-9) * 7 / 6)
     model = WrittenModel({(): {EOS: 0.5, A: share, B: 0.5 - share}}, size=6)
-    (found,) = run(model, [1], beam_size=2, alpha=1.0)
-    assert found.tokens == [A]
+    (best,) = run(model, [1], beam_size=2, alpha=1.0)
+    assert best.tokens == [A]
 
 
 # --- models that are damaged or unusual
@@ -355,11 +352,11 @@ def test_few_words_and_an_end_that_is_the_last_id_are_no_difficulty(eos: int):
 
     src = torch.ones(1, 2, dtype=torch.long)
     special = SpecialIds(pad=0, bos=1, eos=eos)
-    (found,) = generate(Constant(), src, src > 0, limits=3, special=special, n_best=5)  # type: ignore[arg-type]
+    (hypotheses,) = generate(Constant(), src, src > 0, limits=3, special=special, n_best=5)  # type: ignore[arg-type]
     low, middle, high = words
-    assert [each.tokens for each in found] == [[], [high], [middle], [low], [high, high]]
+    assert [hypothesis.tokens for hypothesis in hypotheses] == [[], [high], [middle], [low], [high, high]]
     expected = [0.6, 0.2 * 0.6, 0.1 * 0.6, 0.08 * 0.6, 0.2 * 0.2 * 0.6]
-    assert [math.exp(each.score) for each in found] == pytest.approx(expected, rel=1e-5)
+    assert [math.exp(hypothesis.score) for hypothesis in hypotheses] == pytest.approx(expected, rel=1e-5)
 
 
 # --- parts
@@ -375,10 +372,10 @@ def test_the_best_continuations_are_those_of_a_stable_sort(size: int, beam: int,
         logp = -torch.randint(0, levels, (4, beam, size), generator=random).double()
         scores = -torch.randint(0, levels, (4, beam), generator=random).double()
         count = min(2 * beam, beam * size)
-        found, parents, tokens = best_continuations(scores, logp, count)
-        sums = (scores.unsqueeze(2) + logp).flatten(1)
-        expected, position = sums.sort(dim=1, descending=True, stable=True)
-        assert torch.equal(found, expected[:, :count])
+        sums, parents, tokens = best_continuations(scores, logp, count)
+        all_sums = (scores.unsqueeze(2) + logp).flatten(1)
+        expected, position = all_sums.sort(dim=1, descending=True, stable=True)
+        assert torch.equal(sums, expected[:, :count])
         assert torch.equal(parents * size + tokens, position[:, :count])
 
 
@@ -387,30 +384,11 @@ def test_impossible_continuations_come_last_and_are_still_in_the_vocabulary():
     logp = torch.full((2, 3, 70), never)
     logp[:, :, 68] = -1.0
     scores = torch.tensor([[0.0, never, never], [never, 0.0, -0.5]])
-    found, parents, tokens = best_continuations(scores, logp, 6)
-    assert found.tolist() == [[-1.0] + 5 * [never], [-1.0, -1.5] + 4 * [never]]
+    sums, parents, tokens = best_continuations(scores, logp, 6)
+    assert sums.tolist() == [[-1.0] + 5 * [never], [-1.0, -1.5] + 4 * [never]]
     assert (parents[0, 0], tokens[0, 0]) == (0, 68)
     assert parents[1, :2].tolist() == [1, 2]
     assert (tokens.max() < 70, parents.max() < 3) == (True, True)
-
-
-def test_select_and_keep_reach_every_leaf():
-    # Value 100 b + 10 k: sentence b, hypothesis k. parents[b, k] may differ by sentence and repeat.
-    base = 100 * torch.arange(2).view(2, 1) + 10 * torch.arange(3)
-    wide = base.view(2, 3, 1, 1) + torch.arange(4).view(1, 1, 2, 2)
-    calls: Counter[str] = Counter()
-    tree = State(base, (Prefixes(wide, 1, calls), (wide,)))  # type: ignore[arg-type]
-    chosen = select(tree, torch.tensor([[2, 0, 0], [1, 1, 2]]))
-    expected = torch.tensor([[20, 0, 0], [110, 110, 120]])
-    assert (type(chosen), type(chosen.cache)) == (State, tuple)
-    assert chosen.code.equal(expected)
-    for leaf in (chosen.cache[0].tokens, chosen.cache[1][0]):
-        assert leaf.equal(expected.view(2, 3, 1, 1) + torch.arange(4).view(1, 1, 2, 2))
-    kept = keep(tree, torch.tensor([1]))
-    assert type(kept) is State
-    for leaf, whole in ((kept.code, base), (kept.cache[0].tokens, wide), (kept.cache[1][0], wide)):
-        assert leaf.equal(whole[1:])
-    assert calls == {"select": 1, "keep": 1}
 
 
 def test_a_grid_of_both_forms_has_no_penalty_once():

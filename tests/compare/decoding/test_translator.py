@@ -72,9 +72,9 @@ def test_every_line_is_translated_in_its_place_whatever_is_beside_it(sharp: Tran
 def test_the_translations_of_a_grid_are_those_of_each_point(row: Path):
     sharp, penalties = sharpened(row, 2.0), length_penalties(GRID)
     together = sharp.translate_all(["", *LINES], penalties, beam_size=4)
-    for penalty, found in zip(penalties, together, strict=True):
+    for penalty, translations in zip(penalties, together, strict=True):
         alone = Translator(sharp.model, sharp.vocabularies, GRID, sharp.device, penalty)
-        assert ["", *alone.translate(LINES, beam_size=4)] == found
+        assert ["", *alone.translate(LINES, beam_size=4)] == translations
     assert len(set(map(tuple, together))) > 1
     without = Translator(sharp.model, sharp.vocabularies, GRID, sharp.device)
     assert without.penalty == LengthPenalty(0.0, "wu")  # the smallest, as long as none is chosen
@@ -82,14 +82,14 @@ def test_the_translations_of_a_grid_are_those_of_each_point(row: Path):
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_searches_use_the_weights_of_their_time(row: Path, beam: int, monkeypatch: pytest.MonkeyPatch):
-    """What is packed of the weights must not outlive a search, since training goes on between two."""
+    """Packed weights must not outlive a search, because training goes on between two."""
     monkeypatch.setattr(fast, "MIN_MULTIPLY_ADDS", 0)
     monkeypatch.setattr(fast, "sends_fp32_to_onednn", lambda: True)
     translator, twin = load_model(row), load_model(row)
     before = translator.search(LINES, beam)
-    for each in (translator, twin):
-        for parameter in each.model.parameters():
-            parameter.data.mul_(3.0)  # as optimizers of others do, which torch does not count as a change
+    for changed in (translator, twin):
+        for parameter in changed.model.parameters():
+            parameter.data.mul_(3.0)  # torch does not count this as a change
     after = translator.search(LINES, beam)
     assert after == twin.search(LINES, beam)
     assert [one.score for one in after] != pytest.approx([one.score for one in before], abs=0.01)
@@ -119,22 +119,22 @@ def test_no_translation_is_longer_than_its_limit(sharp: Translator, monkeypatch:
         return logits, state
 
     monkeypatch.setattr(sharp.model, "step", never_ending)
-    for line, found in zip(LINES, sharp.search(LINES, 1), strict=True):
-        assert len(found.tokens) == int(sharp.decode.max_ratio * len(line.split())) + 10
+    for line, hypothesis in zip(LINES, sharp.search(LINES, 1), strict=True):
+        assert len(hypothesis.tokens) == int(sharp.decode.max_ratio * len(line.split())) + 10
 
 
 @pytest.mark.parametrize("line", ["", LINES[1]])
 def test_attention_is_that_of_the_translation(translator: Translator, line: str):
     """Row t was used to choose piece t: fed with the pieces before it."""
-    found = translator.attend(line)
+    attention = translator.attend(line)
     ids = translator.search([line])[0].tokens
-    assert found.src == [*line.split(), "<eos>"]
-    assert (len(found.tgt), found.tgt[-1]) == (len(ids) + 1, "<eos>")
+    assert attention.src == [*line.split(), "<eos>"]
+    assert (len(attention.tgt), attention.tgt[-1]) == (len(ids) + 1, "<eos>")
     src = torch.tensor([[*translator.vocabularies.src.encode(line), EOS]])
-    assert any(name.startswith("cross") for name in found.weights)
+    assert any(name.startswith("cross") for name in attention.weights)
     for name, weights in translator.model.attention(src, None, torch.tensor([[BOS, *ids]])).items():
-        assert found.weights[name].dtype == np.float32
-        np.testing.assert_allclose(weights[0].detach(), found.weights[name], atol=1e-5)
+        assert attention.weights[name].dtype == np.float32
+        np.testing.assert_allclose(weights[0].detach(), attention.weights[name], atol=1e-5)
 
 
 def test_what_is_no_text_is_refused_by_the_name_of_its_argument(translator: Translator):

@@ -82,8 +82,8 @@ def test_ctranslate2_searches_as_we_do(settings: dict, tmp_path: Path):
     rng = random.Random(3)
     sources = [rng.choices(range(4, V), k=rng.randint(1, 9)) for _ in range(30)]
     limits = [len(source) + 3 for source in sources]
-    found = translate_converted(folder, pieces, pieces, sources, limits)
-    for source, longest, ids in zip(sources, limits, found, strict=True):
+    translations = translate_converted(folder, pieces, pieces, sources, limits)
+    for source, longest, ids in zip(sources, limits, translations, strict=True):
         src = torch.tensor([[*source, EOS]])
         mask = torch.ones_like(src, dtype=torch.bool)
         (expected,) = search(model, src, mask, limits=torch.tensor([longest]), special=SPECIAL)

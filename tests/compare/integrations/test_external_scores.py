@@ -140,9 +140,9 @@ def test_scores_are_a_column_of_every_view(
     page = build_report(copy).read_text()
     assert "human|raters:3" in page
     assert len(re.findall(r"<th[^>]*>(?:<[^>]*>)*human<", page)) == 1
-    found = check_experiment(copy)
-    assert not found.differences
-    assert any("segment scores of the external metric human" in line for line in found.not_checked)
+    check = check_experiment(copy)
+    assert not check.differences
+    assert any("segment scores of the external metric human" in line for line in check.not_checked)
 
 
 def test_files_of_scores_of_one_run_or_all(copy: Path, write_scores: Callable[..., str], refusal: Refusal):

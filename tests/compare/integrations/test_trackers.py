@@ -89,7 +89,7 @@ def test_a_run_sends_each_line_of_its_log(
     assert wandb.lines == {run: expected(folder, run) for run in ROWS}
     assert any("valid/bleu" in values for _, values in wandb.lines[ROWS[0]])
     assert sorted(wandb.finished) == sorted(ROWS)
-    assert {each["project"] for each in wandb.options} == {"tracked"}
+    assert {options["project"] for options in wandb.options} == {"tracked"}
     assert wandb.options[0]["config"]["train.max_updates"] == 4
 
 
@@ -100,7 +100,7 @@ def test_a_continued_run_continues_in_the_tracker(wandb: StandIn, copy: Path):
     assert sorted(wandb.finished) == sorted([*ROWS, *ROWS])
     (copy / ROWS[0] / "wandb.id").unlink()  # a run begun again, in a new folder
     replay(TrackingReporter(copy, "wandb"), copy)
-    assert len({each["id"] for each in wandb.options}) == len(ROWS) + 1
+    assert len({options["id"] for options in wandb.options}) == len(ROWS) + 1
 
 
 def test_a_tracker_that_fails_is_a_warning(
@@ -116,7 +116,7 @@ def test_a_tracker_that_fails_is_a_warning(
 
     monkeypatch.setattr(wandb, "init", fail)
     replay(TrackingReporter(copy, "wandb"), copy)
-    (failed,) = [each for each in caplog.messages if "wandb" in each]
+    (failed,) = [message for message in caplog.messages if "wandb" in message]
     assert failed.startswith("wandb is not used any more: ConnectionError: no route to host; metrics.jsonl")
     error = refusal("run", tiny_toml, "--out", copy, "--track", "wandbb", "--quiet")
     assert error == "unknown tracker 'wandbb'; did you mean 'wandb'?"
@@ -128,15 +128,15 @@ def test_tensorboard_has_the_figures_of_the_log(copy: Path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     for run in ROWS:
-        replay(TrackingReporter(copy, "tensorboard"), copy, [run], end=4)  # what a killed run repeats
+        replay(TrackingReporter(copy, "tensorboard"), copy, [run], end=4)  # a killed run repeats these
         replay(TrackingReporter(copy, "tensorboard"), copy, [run])
         events = EventAccumulator(str(copy / "trackers" / "tensorboard" / run))
         events.Reload()
         losses = [
             (step, values["train/loss"]) for step, values in expected(copy, run) if "train/loss" in values
         ]
-        assert [each.step for each in events.Scalars("train/loss")] == [step for step, _ in losses]
-        assert [each.value for each in events.Scalars("train/loss")] == pytest.approx(
+        assert [event.step for event in events.Scalars("train/loss")] == [step for step, _ in losses]
+        assert [event.value for event in events.Scalars("train/loss")] == pytest.approx(
             [v for _, v in losses], rel=1e-6
         )
         assert "train.max_updates = 90" in str(events.Tensors("config/text_summary"))

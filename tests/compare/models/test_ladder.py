@@ -88,11 +88,11 @@ def gated_linear(module: nn.Module, x: Tensor, heads: int, both_ways: bool) -> T
         first, second = module.decay
         a = transformer.formulas.decays(x, first.weight, second.weight, second.bias)
     else:
-        each = heads // 2 if both_ways else heads
-        of_heads = [torch.full((len(x),), transformer.formulas.fixed_decay(h % each)) for h in range(heads)]
+        count = heads // 2 if both_ways else heads
+        of_heads = [torch.full((len(x),), transformer.formulas.fixed_decay(h % count)) for h in range(heads)]
         if module.decay is not None:
             weights = zip(module.decay.weight, module.decay.bias, module.log_rate, strict=True)
-            of_heads = [transformer.formulas.scalar_decays(x, *each) for each in weights]
+            of_heads = [transformer.formulas.scalar_decays(x, *of_head) for of_head in weights]
         a = torch.stack(of_heads, dim=1).repeat_interleave(q.size(1) // heads, dim=1)
     contexts = []
     for head, parts in enumerate(zip(*(part.chunk(heads, dim=1) for part in (q, k, v, a)), strict=True)):
@@ -113,17 +113,17 @@ def twin(model: Ladder, src: Tensor, tgt: Tensor) -> Tensor:
     """Compute the logits (T, V) of one pair without padding."""
     config, n, t = model.config, len(src), len(tgt)
     norm, residual = config.norm, config.residual
-    own = allow(n, n, lambda i, j: visible(config.encoder_mask, i, j))
+    allowed = allow(n, n, lambda i, j: visible(config.encoder_mask, i, j))
     x = embed(model.encoder, model.encoder.table, src, 0, config)
     for layer in model.encoder.layers:
-        x = around(layer.around_attention, x, mix(layer, own, config, "encoder"), norm, residual)
+        x = around(layer.around_attention, x, mix(layer, allowed, config, "encoder"), norm, residual)
         if config.feed_forward:
             x = around(layer.around_feed_forward, x, feed_forward(layer, config), norm, residual)
     states = layer_norm(model.encoder.norm, x)
-    own = allow(t, t, lambda i, j: j <= i)
+    allowed = allow(t, t, lambda i, j: j <= i)
     x = embed(model.decoder, model.decoder.table, tgt, 0, config)
     for number, layer in enumerate(model.decoder.layers):
-        x = around(layer.around_attention, x, mix(layer, own, config, "decoder"), norm, residual)
+        x = around(layer.around_attention, x, mix(layer, allowed, config, "decoder"), norm, residual)
         if config.cross_layers == "all" or number == config.decoder_layers - 1:
             f = partial(attend, layer.cross, memory=states, allowed=across(t, n, config), config=config)
             x = around(layer.around_cross, x, f, norm, True)
@@ -176,27 +176,21 @@ def test_each_rung_changes_one_thing_and_the_first_is_the_preset():
     assert settings[0].keys() <= PRESETS["transformer"].model.settings().keys()
 
 
+RECURRENT = {"encoder_mixer": "lstm", "decoder_mixer": "gated-linear"}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"encoder_mixer": "rnn"},
-            "encoder_mixer must be one of self-attention, lstm, gru, gated-linear, got 'rnn'",
-        ),
-        ({"decoder_mixer": "gru", "decoder_mask": "window:1"}, 'decoder_mask has no effect .* "gru"'),
-        ({"encoder_mixer": "lstm", "decoder_mixer": "gru", "positions": "rotary"}, 'positions "rotary" need'),
-        (
-            {"encoder_mixer": "lstm", "decoder_mixer": "gated-linear", "projections": "shared-qk"},
-            'projections "shared-qk" need self-attention',
-        ),
-        ({"feed_forward": False, "activation": "gelu"}, "activation has no effect with feed_forward false"),
-        (
-            {"encoder_mixer": "lstm", "d_model": 9, "num_heads": 3, "positions": "none"},
-            "d_model must be even",
-        ),
-        ({"encoder_mixer": "gated-linear", "num_heads": 1}, "num_heads must be even, .*, got 1"),
-        ({"encoder_mixer": "gated-linear", "encoder_mask": "causal"}, "encoder_mask has no effect"),
-        ({"encoder_mixer": "lstm", "state_decay": "fixed"}, "state_decay has no effect without"),
+        ({"encoder_mixer": "rnn"}, "encoder_mixer must be one of self-attention, lstm, .*, got 'rnn'"),
+        ({"decoder_mixer": "gru", "decoder_mask": "window:1"}, '"window:1" has no effect with .* "gru"'),
+        (RECURRENT | {"positions": "rotary"}, 'positions "rotary" needs self-attention'),
+        (RECURRENT | {"projections": "shared-qk"}, 'projections "shared-qk" needs self-attention'),
+        ({"feed_forward": False, "activation": "gelu"}, '"gelu" has no effect with feed_forward false'),
+        (RECURRENT | {"d_model": 9, "num_heads": 3, "positions": "none"}, "d_model 9 must be even"),
+        ({"encoder_mixer": "gated-linear", "num_heads": 1}, "num_heads 1 must be even"),
+        ({"encoder_mixer": "gated-linear", "encoder_mask": "causal"}, 'encoder_mask "causal" has no effect'),
+        ({"encoder_mixer": "lstm", "state_decay": "fixed"}, 'state_decay "fixed" has no effect without'),
     ],
 )
 def test_an_impossible_ladder_is_refused(changes: dict[str, Any], message: str):

@@ -15,7 +15,7 @@ def test_every_preset_lists_its_departures_from_its_paper(name: str):
     departures = preset.departures
     assert departures
     assert len({departure.part for departure in departures}) == len(departures)
-    cited = {match[1] for match in (PAPER.match(each.source) for each in departures) if match}
+    cited = {match[1] for match in (PAPER.match(departure.source) for departure in departures) if match}
     assert any(paper in preset.source for paper in cited)
     for departure in departures:
         assert PAPER.match(departure.source), departure

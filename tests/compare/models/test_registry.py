@@ -131,11 +131,11 @@ def test_a_model_on_the_meta_device_is_that_of_training_but_for_its_values():
         assert torch.equal(torch.get_rng_state(), before), name  # nothing is drawn
         with torch.random.fork_rng():
             built = build(architecture, 13, 13)
-        found, expected = (
+        entries, expected = (
             {key: (tensor.shape, tensor.dtype) for key, tensor in model.state_dict().items()}
             for model in (meta, built)
         )
-        assert found == expected, name
+        assert entries == expected, name
         assert len(list(meta.parameters())) == len(list(built.parameters())), name  # ties are counted once
         assert all(parameter.is_meta for parameter in meta.parameters()), name
 

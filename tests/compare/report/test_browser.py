@@ -170,8 +170,12 @@ def test_the_live_page_translates_what_is_typed(tmp_path: Path):
         def typed(text: str) -> list[str]:
             sentence.clear()
             sentence.send_keys(text, Keys.ENTER)
-            WebDriverWait(browser, 30).until(lambda _: not any(page.endswith("…") for page in shown()))
+            wait()
             return shown()
+
+        def wait() -> None:
+            panels = browser.find_element(By.ID, "panels")
+            WebDriverWait(browser, 30).until(lambda _: panels.get_attribute("aria-busy") == "false")
 
         def shown() -> list[str]:
             return [element.text for element in find(browser, ".translation")]
@@ -183,18 +187,18 @@ def test_the_live_page_translates_what_is_typed(tmp_path: Path):
         ):
             assert typed(text) == [model.translate(text, beam_size=1) for model in models]
         assert message.text == (
-            "Not in the vocabulary of lstm, bahdanau, transformer: I zebra, read as <unk>."
+            "Not in the vocabulary of lstm, bahdanau, transformer: I, zebra, read as <unk>."
         )
         typed("")
         assert message.text == "Type a sentence first."
         typed("word " * 500)
-        assert message.text == "This sentence has 500 words: the page translates up to 100."
+        assert message.text == "This text of 500 words is too long: at most 600 characters are translated."
         typed("The old teacher must buy my lamp.")
         assert message.text == ""
         bahdanau, transformer = find(browser, ".panel")[1:]
         target = find(bahdanau, "li[data-row]")[1]
         ActionChains(browser).move_to_element(find(bahdanau, "li[data-column]")[1]).perform()
-        assert [element.text for element in find(browser, "li.marked")] == ["old", "old"]  # in both models
+        assert [element.text for element in find(browser, "li.marked")] == ["old"] * 3  # in all models
         ActionChains(browser).move_to_element(target).perform()
         assert find(bahdanau, ".after")[0].text == "Step 2: the five most probable"
         assert find(bahdanau, ".next li span")[0].text == target.text
@@ -205,9 +209,11 @@ def test_the_live_page_translates_what_is_typed(tmp_path: Path):
         assert "e = q · k / √8" in find(transformer, ".formula")[0].text
         for name in ("unscaled", "hard"):
             browser.find_element(By.ID, name).click()
-        formula = find(transformer, ".formula")[0]
-        WebDriverWait(browser, 30).until(lambda _: "a = 1 for the largest e" in formula.text)
-        assert "√" not in formula.text
+        wait()
+        formula = find(transformer, ".formula")[0].text
+        assert "a = 1 for the largest e" in formula
+        assert "√" not in formula
+        assert find(bahdanau, ".after")[0].text == "Step 3: the five most probable"  # the row stays
         assert len(find(bahdanau, "path")) == len(find(bahdanau, "li[data-row]"))
         Select(browser.find_element(By.ID, "form")).select_by_value("map")
         assert {element.get_attribute("style") for element in find(bahdanau, "td[data-row='0']")} == {

@@ -41,10 +41,14 @@ def test_rows_and_lines():
     assert panels.column(rows, "y") == [2, 8, 5]
     assert panels.column(rows, "y", m="a", n=2) == [8]
     by_model = {"by": "m", "over": "n", "values": "y"}
-    assert panels.lines_of(by_model, rows) == {"a": ([1, 2], [2, 8]), "b": ([1], [5])}
-    assert panels.lines_of({"over": "n"}, rows[:2]) == {"y": ([1, 2], [2, 8])}
-    places, values = panels.lines_of({"over": "m", "lines": ["n"]}, rows)["n"]
-    assert (list(places), values) == ([0, 1, 2], [1, 2, 1])
+    assert panels.lines_of(by_model, rows, {}) == {"a": ([1, 2], [2, 8]), "b": ([1], [5])}
+    bounded = {"over": "n", "predicted": ["bound"]}
+    assert panels.lines_of(bounded, rows[:2], {"bound": 3}) == {
+        "y": ([1, 2], [2, 8]),
+        "bound": ([1, 2], [3, 3]),
+    }
+    positions_, values = panels.lines_of({"over": "m", "lines": ["n"]}, rows, {})["n"]
+    assert (list(positions_), values) == ([0, 1, 2], [1, 2, 1])
     assert panels.exponent(rows[:2], "n", "y") == pytest.approx(2)
     assert linearity.relative_error(torch.tensor([1.0, -4.5]), torch.tensor([1.0, -4.0])) == 0.125
 
@@ -162,17 +166,20 @@ def test_two_fixed_layers_equal_one_product(reports):
     stack, x = linearity.AttentionStack(5, 4), torch.randn(5, 4, dtype=torch.float64)
     a1, a2 = stack.fixed
     expected = torch.einsum("ij,jk,kl,lm,mn->in", a2, a1, x, *stack.values)
-    torch.testing.assert_close(stack.attend_fixed(x), expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(stack.attend(x), expected, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(stack.collapsed(x), expected, rtol=1e-12, atol=1e-12)
     scores = (x @ stack.queries[0]) @ (x @ stack.keys[0]).T / math.sqrt(4)
     torch.testing.assert_close(stack.weights(0, x), scores.softmax(1), rtol=1e-12, atol=1e-12)
     assert all(holds(reports("linearity").findings.claims))
 
 
-def test_linearity_is_lost_if_the_weights_follow_the_input_and_kept_by_a_linear_layer(monkeypatch):
+def test_linearity_is_lost_if_the_weights_follow_the_input_and_stays_with_a_linear_layer(monkeypatch):
+    attend = linearity.AttentionStack.attend
     with monkeypatch.context() as change:
-        change.setattr(linearity.AttentionStack, "attend_fixed", linearity.AttentionStack.attend)
-        assert holds(linearity.run(quick("linearity")).claims) == [False, False, True, True, True]
+        computed = {"computed": True}
+        always = lambda stack, x, **options: attend(stack, x, **options | computed)  # noqa: E731
+        change.setattr(linearity.AttentionStack, "attend", always)
+        assert holds(linearity.run(quick("linearity")).claims) == [False, False, False, True, True]
     monkeypatch.setattr(linearity.F, "relu", lambda x: x)
     assert holds(linearity.run(quick("linearity")).claims) == [True, True, True, True, False]
 
@@ -222,9 +229,9 @@ def test_the_rotation_turns_each_pair_by_its_own_angle():
 
 
 def test_order_is_lost_without_positions_and_known_with_them(reports):
-    none, *known = reports("order").findings.tables["equivariance"].rows
+    none, *positional = reports("order").findings.tables["equivariance"].rows
     assert max(none["encoder"], none["decoder"]) < 1e-13
-    assert min(row[side] for row in known for side in ("encoder", "decoder")) > 1e-3
+    assert min(row[side] for row in positional for side in ("encoder", "decoder")) > 1e-3
     shifts = reports("order").findings.tables["shifts"].rows
     assert max(row["error"] for row in shifts) < 1e-11
 
@@ -257,7 +264,7 @@ def test_copying_is_scored_per_symbol(monkeypatch):
 def test_accuracies_of_copies_by_seed():
     rows = [{"length": 10, "a": 0.9}, {"length": 20, "a": 0.8}, {"length": 30, "a": 0.5, "a_past": 0.1}]
     assert positions.copy_series([rows, rows]) == {"a": [0.8, 0.8], "a_past": [0.1, 0.1]}
-    assert positions.past_rows(rows) == [{"length": 30, "chance": 0.05, "a": 0.1}]
+    assert positions.past_rows(rows) == [{"length": 30, "a": 0.1}]
 
 
 # distance

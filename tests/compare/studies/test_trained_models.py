@@ -23,6 +23,7 @@ from data import Contrast
 from data.corpus import Pairs
 from data.grammar import embedded_splits
 from data.vocabulary import EOS, build_pair
+from seq2seq.config import Seq2SeqConfig
 from transformer.config import LayerConfig, TransformerConfig
 
 
@@ -110,6 +111,58 @@ def test_sequences_are_copied_or_answered_by_their_first_word():
     assert [len(src.split()) for src, _ in answered["test_9"]] == [9, 9]
 
 
+SIZES_OF_PAIRS = {"keys": 6, "values": 4, "longest": 5, "train": 30, "valid": 3, "test": 8, "lengths": [2, 5]}
+
+
+def test_each_key_is_asked_once_for_its_value():
+    splits = corpora.key_values(1, **SIZES_OF_PAIRS)
+    assert [len(splits[name]) for name in ("train", "valid", "test_2", "test_5")] == [30, 3, 8, 8]
+    for name, texts in splits.items():
+        for src, tgt in texts:
+            words = tgt.split()
+            pairs = len(words) // 3
+            assert (src, len(words)) == ("x", 3 * pairs)
+            assert pairs == designs.length_of(name) if name.startswith("test") else 1 <= pairs <= 5
+            answers = [key + value for key, value in zip(words[pairs::2], words[pairs + 1 :: 2], strict=True)]
+            assert sorted(answers) == sorted(set(words[:pairs]))
+            assert len(set(words[pairs::2])) == pairs
+
+
+def test_the_numbers_that_a_decoder_remembers_of_five_words():
+    linear = {"encoder_mixer": "gated-linear", "decoder_mixer": "gated-linear", "positions": "none"}
+    for config, numbers in (
+        (Seq2SeqConfig(attention=None, hidden_size=8), 2 * 8),
+        (Seq2SeqConfig(attention=None, hidden_size=8, cell="min-gru"), 8),
+        (LadderConfig(d_model=8, num_heads=2, **linear), 2 * 4 * 4),
+        (TransformerConfig(d_model=8), 5 * 2 * 8),
+    ):
+        assert designs.state_size(config, 5) == numbers
+
+
+class LastPair(nn.Module):
+    """A model that always answers with the value of the last pair."""
+
+    output = nn.Identity()
+
+    def __init__(self, vocabulary):
+        super().__init__()
+        labels = vocabulary.pieces(range(len(vocabulary)))
+        self.values = torch.tensor([vocabulary.encode(f"v{label.rpartition('v')[2]}")[0] for label in labels])
+
+    def features(self, src, src_mask, tgt_in):
+        named = self.values[tgt_in[:, tgt_in.size(1) // 3]].unsqueeze(1).expand(tgt_in.shape)
+        return SimpleNamespace(hidden=nn.functional.one_hot(named, len(self.values)))
+
+
+def test_only_values_after_keys_are_scored():
+    pairs = Pairs(*zip(*corpora.key_values(1, **SIZES_OF_PAIRS)["test_5"], strict=True))
+    vocabularies = build_pair(pairs, kind="words", size=99, joint=False)
+    stand_in = SimpleNamespace(vocabularies=vocabularies, model=LastPair(vocabularies.tgt))
+    texts = [text.split() for text in pairs.tgt]
+    right = sum(words[6::2].count(words[4][2:]) for words in texts)
+    assert designs.answered(stand_in, pairs, 5) == pytest.approx(right / (5 * len(texts)))
+
+
 # Decision rules: series for which all claims hold, and series for which none does
 
 
@@ -123,6 +176,7 @@ CONTRASTS = (
 )
 ROLES = "positional positional_untrained spread spread_untrained aligning aligning_untrained"
 DEPTHS = "transformer-1 transformer-8 transformer-best lstm-1 lstm-8 lstm-best"
+RECALLED = "attention-test_16 gated-linear-test_16 RNN-test_8 LSTM-test_8 minGRU-test_8"
 SIZES = "lstm-few bahdanau-few transformer-few bahdanau-many transformer-many"
 KINDS = "sinusoidal learned rotary relative alibi"
 POSITIONS = f"{KINDS} sinusoidal_past learned_past rotary_past relative_past alibi_past"
@@ -145,6 +199,7 @@ WARMUP = "pre-cold pre-warm post-cold post-warm cold_faster warm_faster"
         ("data-size", SIZES, (5, 10, 8, 50, 52), (9, 10, 9, 50, 50)),
         ("recall", "RNN-test_20 LSTM-test_20 GRU-test_20 RNN-test_80 LSTM-test_80 GRU-test_80",
          (0.9, 0.9, 0.9, 0.5, 0.9, 0.9), (0.89, 0.89, 0.89, 0.51, 0.89, 0.89)),
+        ("recall-key-values", RECALLED, (0.9, 0.9, 0.5, 0.5, 0.5), (0.89, 0.89, 0.51, 0.51, 0.51)),
         ("positions", POSITIONS, (*(0.99,) * 5, *(0.5,) * 2, *(0.9,) * 3),
          (*(0.98,) * 5, *(0.51,) * 2, *(0.89,) * 3)),
         ("contrastive", CONTRASTS, (90, 90, 80, 82, 70, 72), (74, 60, 70, 80, 70, 71)),
@@ -277,8 +332,8 @@ def test_pairs_are_counted_per_phenomenon_and_distance(monkeypatch, caplog):
 
 
 def test_symbols_named_by_one_head_or_two():
-    found = heads.count_right(torch.tensor([[1, 2], [2, 1], [1, 1]]), torch.tensor([[1, 2]] * 3))
-    assert found == {"ordered": pytest.approx(1 / 3), "found": pytest.approx(2 / 3)}
+    shares = heads.count_right(torch.tensor([[1, 2], [2, 1], [1, 1]]), torch.tensor([[1, 2]] * 3))
+    assert shares == {"ordered": pytest.approx(1 / 3), "found": pytest.approx(2 / 3)}
 
 
 def test_roles_of_a_head():
@@ -286,11 +341,11 @@ def test_roles_of_a_head():
     weights = torch.zeros(2, 3, 3)
     weights[:, torch.tensor([0, 1, 2]), torch.tensor([0, 0, 1])] = 1
     mask = torch.tensor([[True, True, True], [True, True, False]])
-    found = heads.offsets(weights, mask)
-    assert (found["previous"], found["previous peak"], found["next"]) == (1, 1, 0)
-    assert found["itself"] == pytest.approx(2 / 5)  # of five tokens, the two first ones
+    shares = heads.offsets(weights, mask)
+    assert (shares["previous"], shares["previous peak"], shares["next"]) == (1, 1, 0)
+    assert shares["itself"] == pytest.approx(2 / 5)  # two of five tokens are first ones
     after = torch.tensor([[[0.0, 1, 0], [0, 0, 1], [1, 0, 0]], [[0, 1, 0], [1, 0, 0], [1, 0, 0]]])
-    assert heads.offsets(after, mask)["next"] == 1  # of the tokens that have a next one
+    assert heads.offsets(after, mask)["next"] == 1  # those without a next token do not count
     row = heads.concentration(weights, mask, mask, "encoder.0")
     assert row == {"entropy": 0, "distance": pytest.approx(3 / 5)}
     uniform = torch.tensor([[[1.0, 0, 0], [0.5, 0.5, 0], [1 / 3, 1 / 3, 1 / 3]]])
@@ -305,9 +360,9 @@ def test_figures_of_heads_by_seed():
         for state in ("trained", "untrained")
         for entropy, peak in ((0.2, 0.95), (0.9, 0.2))
     ]
-    found = heads.role_series(rows)
-    assert (found["positional"], found["spread"]) == ([0.95], [pytest.approx(0.7)])
-    assert "aligning" not in found
+    measured = heads.role_series(rows)
+    assert (measured["positional"], measured["spread"]) == ([0.95], [pytest.approx(0.7)])
+    assert "aligning" not in measured
     rows.append({"model": "trained", "seed": 1, "head": "layer 1, head 1", "gold": 0.6})
     assert heads.role_series(rows)["aligning"] == [0.6]
 
@@ -327,9 +382,9 @@ def test_an_untrained_model_has_the_same_sizes(translator):
 
 
 def test_a_finished_experiment_is_measured(finished, tmp_path):
-    found = contrastive.run(settings("contrastive", tmp_path, runs=finished))
-    assert {row["model"] for row in found.tables["accuracy"].rows} == {RECURRENT, TRANSFORMER}
-    assert finished.name in found.method
+    contrasts = contrastive.run(settings("contrastive", tmp_path, runs=finished))
+    assert {row["model"] for row in contrasts.tables["accuracy"].rows} == {RECURRENT, TRANSFORMER}
+    assert finished.name in contrasts.method
     rows = heads.roles(settings("head-roles", tmp_path, runs=finished)).tables["heads"].rows
     names = [f"{side}layer 1, head {head}" for side in ("encoder ", "decoder ", "") for head in (1, 2)]
     assert [row["head"] for row in rows if row["model"] == "trained"] == names
