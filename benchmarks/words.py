@@ -17,16 +17,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("data", "seq2seq", "transformer", "compare", "benchmarks", "docs", "tests")
 CLEAN = (
-    *("seq2seq", "transformer", "benchmarks", "docs"),
-    *("compare/benchmark", "compare/check", "compare/cli", "compare/experiment", "compare/report"),
-    *("compare/training", "tests/compare/cli", "tests/compare/experiment", "tests/compare/report"),
-    *("tests/compare/test_benchmark", "tests/compare/test_check", "tests/compare/training"),
-    *("data", "compare/analysis", "compare/results", "compare/scoring", "compare/attention"),
-    *("compare/decoding", "compare/fast", "compare/models", "tests/seq2seq", "tests/transformer"),
-    *("tests/compare/attention", "tests/compare/decoding", "tests/compare/models"),
-    *("compare/studies", "compare/integrations", "tests/compare/studies", "tests/compare/integrations"),
-    *("tests/data", "tests/compare/analysis", "tests/compare/results", "tests/compare/test_scoring"),
-    *("compare/system", "tests/compare/system", "tests/kits", "tests/test_", "tests/conftest"),
+    *("benchmarks", "data", "docs", "seq2seq", "transformer", "compare/analysis", "compare/attention"),
+    *("compare/benchmark", "compare/check", "compare/cli", "compare/config", "compare/decoding"),
+    *("compare/experiment", "compare/fast", "compare/formulas", "compare/integrations", "compare/models"),
+    *("compare/optim_config", "compare/protocol", "compare/report", "compare/results", "compare/scoring"),
+    *("compare/settings", "compare/studies", "compare/training", "tests/data", "tests/seq2seq"),
+    *("tests/transformer", "tests/compare/analysis", "tests/compare/attention", "tests/compare/cli"),
+    *("tests/compare/config", "tests/compare/decoding", "tests/compare/experiment"),
+    *("tests/compare/integrations", "tests/compare/models", "tests/compare/report"),
+    *("tests/compare/results", "tests/compare/studies", "tests/compare/test_", "tests/compare/training"),
 )
 ENFORCED = {
     "comment": CLEAN,

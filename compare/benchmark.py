@@ -339,7 +339,7 @@ def make_task(run: Run, plan: BenchPlan, inputs: Inputs, phase: Phase, precision
     facts: dict[str, Any] = {"model": run.label, "precision": precision, "seconds": []}
     facts["params"] = count_weights(model)
     if phase == "train":
-        training = TrainingWork(run, model, inputs.updates, precision)
+        training = TrainingWork(run, model, inputs.updates)
         src_len, tgt_len = inputs.mean_lengths
         flops = train_flops_per_token(
             run.model.architecture,

@@ -17,6 +17,7 @@ from torch import Tensor
 import seq2seq.fast
 import seq2seq.model
 from compare.cli import main
+from compare.config.sections import TrainConfig
 from compare.decoding.search import LOOK_EVERY, NO_PENALTY, Beams, search
 from compare.models.presets import PRESETS
 from compare.models.registry import build
@@ -95,7 +96,7 @@ def criterion_of(name: str, seed: int = 1) -> TranslationLoss:
 def update(
     criterion: TranslationLoss, optimizer: torch.optim.Optimizer, batch: Batch, precision: str
 ) -> tuple[Tensor, Tensor]:
-    loss, norm = train_step(criterion, optimizer, batch, precision=precision, clip_norm=1.0)
+    loss, norm = train_step(criterion, optimizer, TrainConfig(precision=precision), batch)
     return loss.nll, norm
 
 

@@ -9,7 +9,7 @@ from work import Pairs, Sources, Work
 from worker import Racer, Task, serve
 
 from compare.config.resolve import resolve_model
-from compare.config.sections import EXTRA_TOKENS, ModelConfig
+from compare.config.sections import EXTRA_TOKENS, ModelConfig, TrainConfig
 from compare.decoding.search import Hypothesis, SpecialIds, search
 from compare.decoding.translator import for_decoding
 from compare.models.registry import ResolvedModel, build
@@ -98,9 +98,8 @@ class Ours(Racer):
 
     def update(self, pairs: Batch) -> torch.Tensor:
         """Take the step that training takes."""
-        loss, _ = train_step(
-            self.criterion, self.optimizer, pairs, precision=self.task.precision, clip_norm=recipe.CLIP_NORM
-        )
+        train = TrainConfig(precision=self.task.precision, clip_norm=recipe.CLIP_NORM)
+        loss, _ = train_step(self.criterion, self.optimizer, train, pairs)
         return loss.minimised.detach() / loss.tokens
 
     def translate(self, sources: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> list[Hypothesis]:

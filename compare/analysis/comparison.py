@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import chain, combinations
 from statistics import fmean, median
 from typing import Literal
 
@@ -141,13 +141,12 @@ def compared_with(comparisons: Iterable[Comparison], label: str) -> dict[str, Co
 
 
 def compare_models(scored: Mapping[str, ScoredTestSet], *, baseline: str = "") -> list[Comparison]:
-    """Compare every other model with a baseline, or all pairs, by ``scoring.outcome``.
+    """Compare the planned pairs of models, or every other model with ``baseline``, by ``scoring.outcome``.
 
-    Holm's correction covers these comparisons, not other scores and test sets. Without a baseline here or in
-    ``scoring.baseline``, all pairs are compared.
+    Holm's correction covers these comparisons, not other scores and test sets.
 
     Raises:
-        ValueError: the baseline or the outcome does not exist, settings that a table shares differ between
+        ValueError: a label or the outcome does not exist, settings that a table shares differ between
             runs, or the test set has one sentence or document.
     """
     if not scored:
@@ -161,12 +160,11 @@ def compare_models(scored: Mapping[str, ScoredTestSet], *, baseline: str = "") -
     first_run = next(iter(next(iter(test.models.values())).values()))
     if first_run.units < 2:
         raise ValueError(f"{test.name} has only one sentence or document: a test needs several")
-    baseline = baseline or test.baseline
-    if not baseline:
-        pairs = [(first, second) for second, first in combinations(test.models, 2)]
-    else:
-        check_label(baseline, test.models)
+    pairs = [*test.pairs] or [(first, second) for second, first in combinations(test.models, 2)]
+    if baseline:
         pairs = [(label, baseline) for label in test.models if label != baseline]
+    for label in chain.from_iterable(pairs):
+        check_label(label, test.models)
     comparisons = [_compare(test, first, second, len(pairs)) for first, second in pairs]
     corrected = holm_correction([comparison.p_alone for comparison in comparisons])
     return [replace(comparison, p=p) for comparison, p in zip(comparisons, corrected, strict=True)]
@@ -214,7 +212,7 @@ def any_translates(means: Mapping[str, float]) -> bool:
 
 
 def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -> list[str]:
-    """Compare the reference model with all others: a sentence per kind of verdict, and speeds.
+    """Compare the reference model with all others, a sentence per kind of verdict; further pairs; speeds.
 
     Failed models without a finished run are named, too. The reference is that of ``choose_reference``.
     """
@@ -232,13 +230,13 @@ def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -
     if len(set(means.values())) == 1:
         return [f"All models have the same BLEU, {highest:.1f}.", *lost]
     best = choose_reference(finished)
-    ordered = sorted(means, key=lambda label: means[label], reverse=True)
-    others = [label for label in ordered if label != best]
-    against = compared_with(comparisons, best)
-    pairs = [against[label].swapped() for label in others]
-    where = f"On {pairs[0].test}, " if len(finished.corpus.tests) > 1 else ""
-    sentences = [f"{where}{clause}." for clause in _clauses(best, pairs, means)]
-    if any(min(pair.seeds) == 2 and not pair.failed for pair in pairs):
+    others = [label for label in sorted(means, key=means.__getitem__, reverse=True) if label != best]
+    where = f"on {comparisons[0].test} " * (len(finished.corpus.tests) > 1)
+    if finished.budget is not None:
+        where += f"at {finished.budget:,} updates"
+    start = f"{where[0].upper()}{where[1:].rstrip()}, " if where else ""
+    sentences = [f"{start}{clause}." for clause in _all_clauses(finished, comparisons, means)]
+    if any(min(pair.seeds) == 2 and not pair.failed for pair in comparisons):
         sentences.append(
             "Two seeds make the test lenient. Of two equal models it calls one better in up to "
             f"{FALSE_WINS:.0%} of experiments, and of four in up to {FALSE_FAMILIES:.0%}, instead of 5%."
@@ -248,6 +246,20 @@ def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -
 
 MOST_NAMED = 5
 """Most models that a sentence names one by one."""
+
+
+def _all_clauses(
+    finished: FinishedExperiment, comparisons: Sequence[Comparison], means: Mapping[str, float]
+) -> list[str]:
+    """Compare the reference with all others, and then the models of each of ``scoring.pairs``."""
+    best = choose_reference(finished)
+    against = compared_with(comparisons, best)
+    ordered = sorted(means, key=means.__getitem__, reverse=True)
+    clauses = _clauses(best, [against[label].swapped() for label in ordered if label in against], means)
+    for pair in comparisons:
+        if (names := (pair.first, pair.second)) in finished.scoring.pairs:
+            clauses += _clauses(pair.first, [pair], {label: means[label] for label in names})
+    return clauses
 
 
 def _clauses(best: str, pairs: Sequence[Comparison], means: Mapping[str, float]) -> list[str]:
@@ -344,12 +356,11 @@ def further_outcomes(finished: FinishedExperiment, scored: Mapping[str, ScoredTe
         if best not in means or len(means) < 2 or (test.metric != NATS and not any_translates(means)):
             continue
         try:
-            against = compared_with(compare_models({test.name: test}), best)
+            comparisons = compare_models({test.name: test})
         except ValueError as error:
             sentences.append(f"{where}: the models were not compared: {explain(error)}.")
             continue
-        ordered = sorted(against, key=lambda label: means[label], reverse=True)
-        clauses = _clauses(best, [against[label].swapped() for label in ordered], means)
+        clauses = _all_clauses(finished, comparisons, means)
         sentences.append(f"{where}: {'. '.join(clauses)}.")
     return sentences
 

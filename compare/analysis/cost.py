@@ -85,7 +85,8 @@ def _result_row(finished: FinishedExperiment, run: FinishedRun) -> Row:
     seconds = (result.train_s or 0.0) + (result.data_s or 0.0)
     costs = _costs(run, result.budget or 0, seconds, result.tokens_seen or 0)
     quality = {"loss": result.valid_loss, "bleu": finished.outcome_bleu(result)}
-    return {**run.names, **costs, **quality, "outcome": finished.outcome_name}
+    against = [second for first, second in finished.planned_pairs if first == result.label]
+    return {**run.names, **costs, **quality, "outcome": finished.outcome_name, "against": against}
 
 
 def _costs(run: FinishedRun, updates: int, seconds: float, tokens: int) -> Row:

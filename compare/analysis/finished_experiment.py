@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,9 +60,14 @@ class FinishedExperiment:
         return replace(self, runs=tuple(run for run in self.runs if not run.run.is_external))
 
     @property
+    def budget(self) -> int | None:
+        """Budget of these runs; None unless the experiment has several."""
+        return max(run.result.budget or 0 for run in self.runs) if len(self.budgets) > 1 else None
+
+    @property
     def is_largest_budget(self) -> bool:
         """True at the largest of several budgets, where the outcome covers them all."""
-        return len(self.budgets) > 1 and self.trained.runs[0].result.budget == self.budgets[-1]
+        return self.budget is not None and self.budget == self.budgets[-1]
 
     def at_budget(self, budget: int) -> "FinishedExperiment":
         """Return this experiment at one of its budgets."""
@@ -84,6 +90,15 @@ class FinishedExperiment:
     def scoring(self) -> ScoringConfig:
         """Settings of the scores, which all runs share."""
         return self.runs[0].run.scoring
+
+    @property
+    def planned_pairs(self) -> list[tuple[str, str]]:
+        """Pairs of models to test: each with the baseline and those of ``scoring.pairs``, or else all."""
+        labels, scoring = [*self.labels], self.scoring
+        if not scoring.baseline:
+            return [(first, second) for second, first in combinations(labels, 2)]
+        further = [pair for pair in scoring.pairs if {*pair} <= {*labels}]
+        return [(label, scoring.baseline) for label in labels if label != scoring.baseline] + further
 
     @property
     def outcome_name(self) -> str:
@@ -250,12 +265,8 @@ def speed_ratios(one: Sequence[FinishedRun], other: Sequence[FinishedRun]) -> di
     first, second = (read_speed(path).timings for path in paths)
     ratios = {}
     for phase in ("train", "greedy", "beam"):
-        pair: list[Speed | None] = [getattr(timings, phase, None) for timings in (first, second)]
-        rates = [
-            [speed_of_phase.sentences / seconds for seconds in speed_of_phase.seconds]
-            for speed_of_phase in pair
-            if speed_of_phase
-        ]
+        speeds: list[Speed | None] = [getattr(timings, phase, None) for timings in (first, second)]
+        rates = [[speed.sentences / seconds for seconds in speed.seconds] for speed in speeds if speed]
         if len(rates) == 2 and len(rates[0]) > 1:
             ratios[phase] = [a / b for a, b in zip(*rates, strict=True)]
     return ratios

@@ -143,8 +143,8 @@ class ScoredTestSet:
     """``Result.settings_hash`` by run; models that differ in it are not compared."""
     failed: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Failed seeds by label."""
-    baseline: str = ""
-    """Label of the model that the others are tested against; empty: all pairs are."""
+    pairs: Sequence[tuple[str, str]] = ()
+    """Planned pairs of labels, first minus second; empty: all pairs."""
     outcome: str = "first"
     """``scoring.outcome``: which test set decides."""
     metric: str = BLEU_POINTS
@@ -224,7 +224,7 @@ def _planned(finished: FinishedExperiment) -> dict[str, Any]:
     return {
         "settings": settings,
         "failed": finished.failed_seeds,
-        "baseline": finished.scoring.baseline,
+        "pairs": finished.planned_pairs,
         "outcome": finished.scoring.outcome,
     }
 
@@ -245,7 +245,7 @@ def score_likelihoods(finished: FinishedExperiment, *, resamples: int = 1000) ->
             logp = np.array(record.sentences[test])[:, None] / record.tests[test].tokens
             values.setdefault(run.result.label, {})[run.result.seed] = logp
         documents = finished.corpus.docs.get(test) or range(sentences)
-        planned = _planned(finished) | {"name": test, "metric": NATS}
+        planned = _planned(finished.trained) | {"name": test, "metric": NATS}
         scored[test] = _resample(values, lambda sums: sums[..., 0], documents, resamples, **planned)
     return scored
 

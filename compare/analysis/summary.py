@@ -1,6 +1,5 @@
 """Summary of an experiment: means, comparisons and outcome, of one or several budgets."""
 
-from itertools import combinations
 from pathlib import Path
 
 from compare.analysis.comparison import Comparison, compare_all
@@ -32,9 +31,7 @@ def _compare_budgets(largest: FinishedExperiment, its_comparisons: list[Comparis
     comparisons = {budget: compare_all(largest.at_budget(budget))[1] for budget in smaller}
     comparisons[last] = its_comparisons
     curves = make_curves(cost_points(largest).rows)
-    pairs = list(combinations(curves, 2))
-    if (baseline := largest.scoring.baseline) in curves:
-        pairs = [(label, baseline) for label in curves if label != baseline]
+    pairs = [pair for pair in largest.planned_pairs if {*pair} <= curves.keys()]
     try:
         return describe_costs(curves, pairs, comparisons)
     except ValueError as error:

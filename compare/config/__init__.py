@@ -30,7 +30,7 @@ def find_experiment(path: str | Path) -> Path:
         raise ValueError(f"{path} is a folder: name the TOML file of an experiment")
     if path.exists():
         return path
-    names = list(shipped) if is_name else [each.name for each in path.parent.glob("*.toml")]
+    names = list(shipped) if is_name else [file.name for file in path.parent.glob("*.toml")]
     hint = did_you_mean(path.name, names) if names else f"{path.parent} has no TOML file"
     problem = "no such file, and attnbench ships no experiment of that name" if is_name else "no such file"
     raise ValueError(f"{path}: {problem}; {hint}")

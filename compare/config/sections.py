@@ -291,11 +291,26 @@ class ScoringConfig(Section):
     baseline: str = setting(
         "", "Label of the model that all others are tested against; empty: all pairs are tested."
     )
+    pairs: tuple[tuple[str, str], ...] = setting(
+        (),
+        'Further pairs of labels to test beside those with the baseline, such as [["gru", "lstm"]].',
+    )
     outcome: str = setting(
         "first",
         "Test set whose BLEU decides which model is better: first, the name of a test set, or mean (the mean "
         "BLEU of all test sets).",
     )
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for pairs that are tested already, or of one model."""
+        super().__post_init__()
+        if self.pairs and not self.baseline:
+            raise ValueError("pairs has no effect without baseline, because all pairs are tested: set it too")
+        for index, pair in enumerate(self.pairs):
+            if len({*pair, self.baseline}) < 3 or {*pair} in map(set, self.pairs[:index]):
+                raise ValueError(
+                    f"pairs must have two models other than the baseline, each pair once, found {list(pair)}"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ import torch
 from compare.config.resolve import Run
 from compare.experiment.open_runs import PlannedRun
 from compare.experiment.prepare import PreparedData
+from compare.experiment.start import trunk_updates
 from compare.experiment.timing import TrainingWork, first_updates, timing_seconds
 from compare.models.registry import build, build_meta_model, count_weights, training_bytes
 from compare.system.device import set_numerics
@@ -56,7 +57,7 @@ def log_duration(runs: Sequence[PlannedRun], prepared: PreparedData) -> None:
     work = (run.run.train.max_updates * _flops_per_update(run.run, prepared) for run in left)
     if sum(work) < LONG_FLOPS:
         return
-    times = [estimate.train_s for estimate in estimate_runs(left, prepared)]
+    times = [estimate.train_s for estimate in estimate_runs(runs, prepared)]
     if None not in times:
         logger.info(
             f"{len(left)} runs: about {format_duration(sum(filter(None, times)))} of training, one after the "
@@ -66,16 +67,22 @@ def log_duration(runs: Sequence[PlannedRun], prepared: PreparedData) -> None:
 
 def estimate_runs(runs: Sequence[PlannedRun], prepared: PreparedData) -> list[RunEstimate]:
     """Estimate each run; some updates of its model are timed."""
-    by_label = {planned.run.label: planned.run for planned in runs}
+    by_label = {planned.run.label: planned.run for planned in runs if not planned.has_ended}
     seconds = {label: _seconds_per_update(run, prepared) for label, run in by_label.items()}
-    return [_estimate(planned, prepared, seconds[planned.run.label]) for planned in runs]
+    first = trunk_updates(runs)
+    return [
+        _estimate(planned, prepared, seconds.get(planned.run.label, 0.0), first[planned.name])
+        for planned in runs
+    ]
 
 
-def _estimate(planned: PlannedRun, prepared: PreparedData, per_update: float | None) -> RunEstimate:
-    run, done = planned.run, 0
+def _estimate(
+    planned: PlannedRun, prepared: PreparedData, per_update: float | None, done: int
+) -> RunEstimate:
+    run = planned.run
     model = build_meta_model(run.model.architecture, *prepared.vocabulary_sizes)
     if planned.status == "unfinished" and planned.metrics.is_file():
-        done = max((line["update"] for line in read_metrics(planned.metrics)), default=0)
+        done = max((line["update"] for line in read_metrics(planned.metrics)), default=done)
     left = 0 if planned.has_ended else max(0, run.train.max_updates - done)
     return RunEstimate(
         name=run.name,

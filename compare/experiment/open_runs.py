@@ -11,7 +11,7 @@ from typing import Literal
 
 from compare.config.resolve import Run, find_difference, settings_hash
 from compare.experiment.prepare import PreparedData
-from compare.experiment.trunk import start_from_trunk
+from compare.experiment.start import start_from_trunk, with_initial_weights
 from compare.results.run_folder import RunFolder
 from compare.results.store import Registry, Status, read_registry, read_result
 from compare.system.messages import abbreviate, did_you_mean
@@ -48,8 +48,6 @@ def open_runs(
     runs = [run.with_seed(seed) for seed in seeds or (models[0].train.seed,) for run in chosen]
     runs = [one_budget for run in runs for one_budget in run.by_budget()]
     if runs[0].train.init_from is not None:
-        from compare.experiment.fine_tuning import with_initial_weights
-
         runs = list(map(with_initial_weights, runs))
     planned = [open_run(run, folder) for run in runs]
     for config in sorted(folder.glob("*/config.toml")):

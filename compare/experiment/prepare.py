@@ -8,6 +8,7 @@ from pathlib import Path
 
 from compare.config.resolve import Run
 from compare.config.sections import EMBEDDED_TRAIN_SIZE, DataConfig
+from compare.experiment.start import initial_vocabularies
 from compare.models.registry import Architecture, train_flops_per_token
 from compare.scoring import SPACED_TOKENIZERS, outcome_tests
 from data.batches import BatchStream
@@ -97,8 +98,6 @@ def prepare_data(
     source, limit = run.train.init_from, run.data.max_tokens
     if vocabularies is None:
         if source:
-            from compare.experiment.fine_tuning import initial_vocabularies
-
             vocabularies = initial_vocabularies(source)
         else:
             vocabularies = build_pair(pairs, **dataclasses.asdict(run.vocabulary))

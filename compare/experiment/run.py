@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -22,8 +23,8 @@ from compare.experiment.open_runs import (
 )
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_model import RunModel, finish_run, run_model
+from compare.experiment.start import ensure_initial_weights_fit, smaller_budgets, trunk_updates
 from compare.experiment.timing import forget_timings, results_to_time, time_all, timing_seconds
-from compare.experiment.trunk import smaller_budgets
 from compare.models.registry import ensure_fits_memory
 from compare.results.store import (
     REGISTRY,
@@ -177,11 +178,14 @@ def plan_models(experiment: Experiment, folder: Path, context: str, launch: "Lau
     labels = {entry.label for entry in models} | {entry.label for entry in experiment.systems}
     if (folder / REGISTRY).is_file():
         labels |= {result.label for result in read_results(folder)}  # raises if a result is damaged
-    if (baseline := models[0].scoring.baseline) and baseline not in labels:
-        raise ValueError(
-            f"{context}: scoring.baseline = {abbreviate(baseline)} is not a model of the experiment; "
-            f"{did_you_mean(baseline, sorted(labels))}"
-        )
+    scoring = models[0].scoring
+    for label in filter(None, chain([scoring.baseline], *scoring.pairs)):
+        if label not in labels:
+            setting = "baseline" if label == scoring.baseline else "pairs"
+            raise ValueError(
+                f"{context}: scoring.{setting}: {abbreviate(label)} is not a model of the experiment; "
+                f"{did_you_mean(label, sorted(labels))}"
+            )
     return models
 
 
@@ -204,8 +208,6 @@ def check_with_data(
     """
     _ensure_memory([run.run for run in runs], prepared.vocabulary_sizes)
     if runs[0].run.train.init_from is not None:
-        from compare.experiment.fine_tuning import ensure_initial_weights_fit
-
         ensure_initial_weights_fit(runs, prepared.vocabulary_sizes)
     rows = []
     if systems:
@@ -239,14 +241,14 @@ TIMED_SENTENCES = 5
 
 def _expected_work(
     runs: Sequence[PlannedRun], prepared: PreparedData, *, timing: bool
-) -> tuple[dict[str, tuple[int, float]], float, float]:
-    """Return updates and FLOPs of the runs that have not ended; FLOPs and seconds of the timing."""
-    expected, flops = {}, {}
+) -> tuple[dict[str, tuple[int, int, float]], float, float]:
+    """Return first and last update and FLOPs of runs that have not ended; FLOPs and seconds of the timing."""
+    expected, flops, first = {}, {}, trunk_updates(runs)
     for run in runs:
         passes = run.run.regularization.passes
         flops[run.run.label] = prepared.training_flops(run.run.model.architecture, passes)
         if not run.has_ended:
-            expected[run.name] = (run.run.train.max_updates, flops[run.run.label])
+            expected[run.name] = (first[run.name], run.run.train.max_updates, flops[run.run.label])
     if not timing:
         return expected, 0.0, 0.0
     bench = runs[0].run.bench

@@ -13,6 +13,7 @@ from compare.decoding.translator import Translator
 from compare.experiment.compute_result import all_code_versions, compute_figures, unfinished_result
 from compare.experiment.likelihood import force_decode
 from compare.experiment.prepare import PreparedData
+from compare.experiment.start import set_initial_weights
 from compare.models.registry import build
 from compare.results.records import Likelihoods, RawSpeed, Selection, read_selection
 from compare.results.run_folder import RunFolder
@@ -117,8 +118,6 @@ def build_trainer(
     torch.manual_seed(run.train.seed)
     model = build(run.model.architecture, *prepared.vocabulary_sizes)
     if run.train.init_from is not None and not has_begun(folder.folder / CHECKPOINTS):
-        from compare.experiment.fine_tuning import set_initial_weights
-
         set_initial_weights(model, run)
     model = model.to(device)
     criterion = TranslationLoss(model, run.train.label_smoothing, run.regularization)

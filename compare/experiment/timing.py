@@ -158,21 +158,15 @@ class TrainingWork:
     checkpoints and the transfer of batches are left out.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        model: EncoderDecoder[Any, Any],
-        updates: Sequence[Sequence[Batch]],
-        precision: str = "",
-    ) -> None:
+    def __init__(self, run: Run, model: EncoderDecoder[Any, Any], updates: Sequence[Sequence[Batch]]) -> None:
         """Move the batches to the model's device; each update has a batch in parts."""
         train, optim = run.train, run.model.optim
+        self.train_config = train
         self.criterion = TranslationLoss(model, train.label_smoothing, run.regularization)
         self.optimizer = build_optimizer(self.criterion, optim)
         self.holders = self.criterion, self.optimizer
         for group in self.optimizer.param_groups:
             group["lr"] = optim.learning_rate_at(train.max_updates, train.max_updates, train.decay)
-        self._step = partial(train_step, precision=precision or train.precision, clip_norm=train.clip_norm)
         batches, device = list(chain.from_iterable(updates)), next(self.criterion.parameters()).device
         self.sentences = sum(map(len, batches))
         self.tokens = sum(batch.src_tokens + batch.tgt_tokens for batch in batches)
@@ -182,7 +176,7 @@ class TrainingWork:
         """Do all updates once."""
         self.criterion.train()
         for parts in self._updates:
-            self._step(self.criterion, self.optimizer, *parts)
+            train_step(self.criterion, self.optimizer, self.train_config, *parts)
 
     warm_up = __call__
 

@@ -247,7 +247,7 @@ def draw_candidates(
         reference = budget.reference or experiment.models[0].label
         models += [row for row in experiment.models if row.label == reference]  # it is not trained
         budget = replace(budget, reference=reference)
-    scoring = replace(experiment.scoring, baseline="")  # the baseline has another label than its candidates
+    scoring = replace(experiment.scoring, baseline="", pairs=())  # candidates have other labels
     return replace(experiment, train=train, budget=budget, scoring=scoring, models=tuple(models)), draws
 
 

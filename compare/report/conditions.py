@@ -94,7 +94,7 @@ def describe_ends(rows: Sequence[Row]) -> list[str]:
 def _models_where(rows: Sequence[Row], holds: Iterable[bool]) -> str:
     """Name the models with a finished run for which ``holds`` is true, and count their seeds."""
     models: dict[str, list[bool]] = {}
-    for row, model, value in zip(rows, name_models(rows), holds, strict=True):
+    for row, model, value in zip(rows, name_models(rows, by_budget=True), holds, strict=True):
         if row.get("status", "done") == "done" and row.get("preset") != EXTERNAL:
             models.setdefault(model, []).append(value)
     if len(models) > 1 and all(map(all, models.values())):
@@ -126,7 +126,7 @@ def list_left_out(runs: Sequence[Row]) -> list[str]:
     """Name the runs without a result that means leave out, with status and reason, in one line."""
     names = [
         f"{model} seed {row['seed']} ({COLUMNS['status'].text(row)})"
-        for model, row in zip(name_models(runs), runs, strict=True)
+        for model, row in zip(name_models(runs, by_budget=True), runs, strict=True)
         if row["status"] != "done"
     ]
     return [f"Warning: runs that failed or have not ended: {', '.join(names)}"] if names else []
@@ -164,16 +164,21 @@ def _differing_settings(rows: Sequence[Row]) -> Iterator[str]:
         yield f"Warning: these rows do not share their settings ({', '.join(hashes)}{text})"
 
 
-def name_models(rows: Sequence[Row]) -> list[str]:
-    """Name the model of each row by its label, and by its experiment where there are several."""
-    keys = ["label", "experiment"] if len(distinct(rows, "experiment")) > 1 else ["label"]
-    return [" ".join(str(row[key]) for key in keys) for row in rows]
+def name_models(rows: Sequence[Row], *, by_budget: bool = False) -> list[str]:
+    """Name the model of each row by its label, and by its budget and experiment where there are several."""
+    keys = {"": "label"}
+    if by_budget and len(distinct(rows, "budget")) > 1:
+        keys["budget "] = "budget"
+    if len(distinct(rows, "experiment")) > 1:
+        keys[" "] = "experiment"
+    return [" ".join(f"{prefix}{row.get(key)}".strip() for prefix, key in keys.items()) for row in rows]
 
 
 def _names(rows: Sequence[Row]) -> list[str]:
+    models = name_models(rows, by_budget=True)
     if len(distinct(rows, "seed")) < 2:
-        return name_models(rows)
-    return [f"{model} seed {row['seed']}" for model, row in zip(name_models(rows), rows, strict=True)]
+        return models
+    return [f"{model} seed {row['seed']}" for model, row in zip(models, rows, strict=True)]
 
 
 def _unusual_lengths(rows: Sequence[Row]) -> Iterator[str]:
@@ -198,7 +203,7 @@ def _unusual_lengths(rows: Sequence[Row]) -> Iterator[str]:
 
 def _uneven_seeds(rows: Sequence[Row]) -> Iterator[str]:
     seeds: dict[str, list[float]] = {}
-    for row, model in zip(rows, name_models(rows), strict=True):
+    for row, model in zip(rows, name_models(rows, by_budget=True), strict=True):
         if row.get(PRIMARY) is not None:
             seeds.setdefault(model, []).append(row[PRIMARY])
     for label, scores in seeds.items():

@@ -3,8 +3,8 @@
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
@@ -253,7 +253,8 @@ def cost_plot(rows: Sequence[Row], styles: Styles, against: str, quality: str = 
     rising = {label: replace(curve, scores=sign * curve.scores) for label, curve in curves.items()}
     best = {label: float(curve.means.max()) for label, curve in rising.items()}
     has_learned = quality != "bleu" or any_translates(best)
-    crossings = _crossings(rising.values()) if has_learned else []
+    pairs = dict.fromkeys((row["label"], other) for row in rows for other in row["against"])
+    crossings = _crossings(rising, pairs) if has_learned else []
     width, height = COST_INCHES
     below = CROSSING_INCHES * len(crossings)
     figure = Figure(figsize=(width, height + below), layout="constrained")
@@ -286,16 +287,16 @@ def _ensure_cost(rows: Sequence[Row], against: str) -> None:
         raise ValueError(f"{missing[0]}: {against} were not recorded in training; choose another axis")
 
 
-def _crossings(curves: Iterable[Curve]) -> list[tuple[str, str, Crossing]]:
-    """Find the crossings of all pairs of models, sorted by cost."""
+def _crossings(
+    curves: Mapping[str, Curve], pairs: Iterable[tuple[str, str]]
+) -> list[tuple[str, str, Crossing]]:
+    """Find the crossings of planned pairs of models, sorted by cost."""
     crossings = []
-    for first, second in combinations([curve for curve in curves if len(curve.updates) > 1], 2):
-        try:
-            crossing = find_crossing(first, second)
-        except ValueError:  # no costs in common
-            continue
-        if crossing.is_inside:
-            crossings.append((first.label, second.label, crossing))
+    for pair in pairs:
+        with suppress(KeyError, ValueError):  # no curve, or no costs in common
+            crossing = find_crossing(*(curves[label] for label in pair))
+            if crossing.is_inside:
+                crossings.append((*pair, crossing))
     return sorted(crossings, key=lambda named_crossing: named_crossing[-1].cost)
 
 

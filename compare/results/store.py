@@ -281,8 +281,9 @@ def is_setting(name: str) -> bool:
 
 
 def setting_text(value: Any) -> Any:
-    """Return the value of a setting for a cell: a list as text."""
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+    """Return the value of a setting for a cell: a list, also one of lists, as text."""
+    is_list = isinstance(value, list | tuple)
+    return ", ".join(str(setting_text(item)) for item in value) if is_list else value
 
 
 def setting_of(row: Row, name: str) -> Any:

@@ -242,16 +242,18 @@ class Reporter:
     def __init__(self) -> None:
         self.expect({})
 
-    def expect(self, runs: Mapping[str, tuple[int, float]], after: float = 0.0, after_s: float = 0.0) -> None:
+    def expect(
+        self, runs: Mapping[str, tuple[int, int, float]], after: float = 0.0, after_s: float = 0.0
+    ) -> None:
         """Announce the training runs that follow; their share and the time left are then shown.
 
         Args:
-            runs: maximal updates and work per update, in any unit, by name of the run.
+            runs: first and last update and the work per update, in any unit, by name of the run.
             after: work that follows the last run, in the same unit.
             after_s: seconds that follow in addition, however fast the machine is.
         """
         self._runs, self._after, self._after_s = dict(runs), after, after_s
-        self._left = {name: updates * work for name, (updates, work) in runs.items()}
+        self._left = {name: (last - first) * work for name, (first, last, work) in runs.items()}
         self._total, self._done, self._start = sum(self._left.values()), 0.0, time.monotonic()
         self._updates: dict[str, int] = {}
         self._said = self._start
@@ -317,7 +319,7 @@ class Reporter:
         """Count the updates up to a line; those of an earlier call take none of the time."""
         if name not in self._runs or not line:
             return
-        updates, work = self._runs[name]
+        _, updates, work = self._runs[name]
         new = {"train": line.get("updates", 0), "update": 1}.get(line["kind"], 0)
         self._done += work * max(0, line["update"] - self._updates.get(name, line["update"] - new))
         self._updates[name] = line["update"]

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from compare.config.sections import TrainConfig
 from compare.system.device import autocast
 from compare.system.processes import Processes, StopRequest
 from compare.training.checkpoints import model_weights
@@ -18,7 +19,7 @@ from data.batches import Batch
 
 
 def add_gradients(
-    criterion: TranslationLoss, parts: Iterable[Batch], *, tokens: int, precision: str
+    criterion: TranslationLoss, parts: Iterable[Batch], train: TrainConfig, *, tokens: int
 ) -> LossSums:
     """Add the gradients of a batch, or of one process's share of it, to those of the parameters.
 
@@ -29,7 +30,7 @@ def add_gradients(
     device = next(criterion.parameters()).device
     total = LossSums(torch.zeros((), device=device), torch.zeros((), device=device), 0)
     for part in parts:
-        with autocast(device, precision):
+        with autocast(device, train.precision):
             loss = compute_loss(criterion, part)
         (loss.minimised / tokens).backward()  # type: ignore[no-untyped-call]
         total = LossSums(
@@ -38,31 +39,29 @@ def add_gradients(
     return total
 
 
-def update_weights(criterion: TranslationLoss, optimizer: torch.optim.Optimizer, clip_norm: float) -> Tensor:
+def update_weights(
+    criterion: TranslationLoss, optimizer: torch.optim.Optimizer, train: TrainConfig
+) -> Tensor:
     """Clip the gradients to ``clip_norm`` (0: not), take one optimizer step and delete the gradients.
 
     Returns the norm of the gradient before clipping.
     """
-    norm = nn.utils.clip_grad_norm_(criterion.parameters(), clip_norm or math.inf)
+    norm = nn.utils.clip_grad_norm_(criterion.parameters(), train.clip_norm or math.inf)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return norm
 
 
 def train_step(
-    criterion: TranslationLoss,
-    optimizer: torch.optim.Optimizer,
-    *parts: Batch,
-    precision: str,
-    clip_norm: float,
+    criterion: TranslationLoss, optimizer: torch.optim.Optimizer, train: TrainConfig, *parts: Batch
 ) -> tuple[LossSums, Tensor]:
     """Update the weights once on the mean loss per target token of a batch, whole or in parts.
 
     Returns the loss and the norm of the gradient before clipping; arguments as for the two functions above.
     """
     tokens = sum(part.tgt_tokens for part in parts)
-    loss = add_gradients(criterion, parts, tokens=tokens, precision=precision)
-    return loss, update_weights(criterion, optimizer, clip_norm)
+    loss = add_gradients(criterion, parts, train, tokens=tokens)
+    return loss, update_weights(criterion, optimizer, train)
 
 
 def compute_loss(criterion: TranslationLoss, batch: Batch) -> LossSums:

@@ -170,7 +170,7 @@ class Trainer:
             if self.processes.size > 1:
                 torch.manual_seed(dropout_seed(config.seed, state.update, self.processes.rank))
             nll = self.gradients.compute(partial(self._add_gradients, batch), stop)
-            step = partial(update_weights, self.criterion, self.optimizer, config.clip_norm)
+            step = partial(update_weights, self.criterion, self.optimizer, config)
             grad_norm = self.gradients.attempt(step)
             if self.ema:
                 self.ema.add(state.update)
@@ -178,8 +178,7 @@ class Trainer:
             self.running_metrics.add(nll, grad_norm, batch)
 
     def _add_gradients(self, batch: GlobalBatch) -> Tensor:
-        precision = self.train_config.precision
-        return add_gradients(self.criterion, batch.parts, tokens=batch.tgt_tokens, precision=precision).nll
+        return add_gradients(self.criterion, batch.parts, self.train_config, tokens=batch.tgt_tokens).nll
 
     def _after_update(self, stop: StopRequest) -> None:
         state, config = self.state, self.train_config

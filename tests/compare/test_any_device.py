@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from compare.config.sections import RegularizationConfig
+from compare.config.sections import RegularizationConfig, TrainConfig
 from compare.models.presets import PRESETS
 from compare.models.registry import build
 from compare.protocol import keep, select
@@ -36,7 +36,7 @@ CASES += [
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 @pytest.mark.parametrize(("name", "changes", "regularization"), CASES)
 def test_training_and_search_stay_on_the_device(name, changes, regularization, dtype, monkeypatch):
-    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # which knows no device "meta"
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # it knows no device "meta"
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda _: False)
     settings = tiny(name).override(changes)
     model = build(settings.architecture, 99, 99).to(META, dtype)
@@ -45,7 +45,7 @@ def test_training_and_search_stay_on_the_device(name, changes, regularization, d
     for group in optimizer.param_groups:
         group["fused"] = False  # torch has no such kernel for the device "meta"
     batch = BATCH.to(META)
-    loss, norm = train_step(criterion, optimizer, batch, precision="fp32", clip_norm=1.0)
+    loss, norm = train_step(criterion, optimizer, TrainConfig(precision="fp32"), batch)
     assert {loss.nll.device, norm.device} == {META}
     model.eval()
     # Left: without lengths, an encoder asks the device for them, in search once per batch.

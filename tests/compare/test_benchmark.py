@@ -24,7 +24,7 @@ from compare.benchmark import (
 )
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_model, resolve_models
-from compare.config.sections import Experiment
+from compare.config.sections import Experiment, TrainConfig
 from compare.experiment import timing as training_timing
 from compare.experiment.prepare import prepare_data
 from compare.experiment.verify import LENGTHS
@@ -48,8 +48,8 @@ class Stage(Clock):
         super().__init__()
         self.seconds, self.calls = seconds, list[tuple[int, Batch]]()
 
-    def step(self, criterion: Any, optimizer: Any, batch: Batch, *, precision: str, clip_norm: float) -> None:
-        assert (precision, clip_norm, criterion.training) == ("fp32", 1.0, True)
+    def step(self, criterion: Any, optimizer: Any, train: TrainConfig, batch: Batch) -> None:
+        assert (train.precision, train.clip_norm, criterion.training) == ("fp32", 1.0, True)
         self.calls.append((id(criterion), batch))
         self.now += next(self.seconds)
 

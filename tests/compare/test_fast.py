@@ -34,9 +34,9 @@ def setting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return switch
 
 
-@pytest.mark.parametrize(("dtype", "kept"), [(torch.float32, True), (torch.bfloat16, False)])
+@pytest.mark.parametrize(("dtype", "is_unchanged"), [(torch.float32, True), (torch.bfloat16, False)])
 def test_products_go_to_onednn_only_where_it_computes_them_in_fp32(
-    dtype: torch.dtype, kept: bool, setting: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+    dtype: torch.dtype, is_unchanged: bool, setting: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ):
     multiply = torch.Tensor.__matmul__
 
@@ -47,7 +47,7 @@ def test_products_go_to_onednn_only_where_it_computes_them_in_fp32(
 
     monkeypatch.setattr(torch.Tensor, "__matmul__", as_the_processor_would)
     cpu._multiply_by_onednn()
-    assert setting.fp32_precision == ("bf16" if kept else "none")
+    assert setting.fp32_precision == ("bf16" if is_unchanged else "none")
     setting.fp32_precision = "tf32"  # the user's own choice
     cpu._multiply_by_onednn()
     assert setting.fp32_precision == "tf32"
@@ -100,7 +100,7 @@ def test_small_products_gradients_and_autocast_use_the_layer(packing: None, monk
     plain, x = layer(), torch.ones(3, 24)
     packed = PackedLinear(plain)
     gradients = [
-        torch.autograd.grad(each(x).square().sum(), list(plain.parameters())) for each in (packed, plain)
+        torch.autograd.grad(module(x).square().sum(), list(plain.parameters())) for module in (packed, plain)
     ]
     assert all(map(torch.equal, *gradients))
     with torch.no_grad():
@@ -154,11 +154,11 @@ def is_packed(model: nn.Module) -> bool:
 def assert_finds_the_same(copy: nn.Module, model: nn.Module, beam_size: int) -> None:
     src, mask = sources()
     results = [
-        search(each, src, mask, limits=torch.full((4,), 6), special=SPECIAL, beam_size=beam_size)
-        for each in (model, copy)
+        search(one, src, mask, limits=torch.full((4,), 6), special=SPECIAL, beam_size=beam_size)
+        for one in (model, copy)
     ]
-    assert [each.tokens for each in results[0]] == [each.tokens for each in results[1]]
-    scores = [[each.score for each in result] for result in results]
+    assert [best.tokens for best in results[0]] == [best.tokens for best in results[1]]
+    scores = [[best.score for best in result] for result in results]
     assert scores[0] == pytest.approx(scores[1], abs=1e-4)
 
 
@@ -168,22 +168,22 @@ def assert_finds_the_same(copy: nn.Module, model: nn.Module, beam_size: int) -> 
 )
 def test_search_with_a_copy_finds_what_it_finds_with_the_model_itself(name: str, tie: str):
     both = ("luong-general", "transformer")
-    model = Ensemble([sharp(each) for each in both]) if name == "both" else sharp(name, tie)
+    model = Ensemble([sharp(member) for member in both]) if name == "both" else sharp(name, tie)
     before = {key: id(module) for key, module in model.named_modules()}
     copy = decoding_copy(model)
     for beam_size in (1, 3):
         assert_finds_the_same(copy, model, beam_size)
     assert is_packed(copy)
     assert {key: id(module) for key, module in model.named_modules()} == before
-    own = {id(tensor) for tensor in chain(model.parameters(), model.buffers())}
-    assert all(id(tensor) in own for key, tensor in copy.named_parameters() if "joined_gates" not in key)
+    shared = {id(tensor) for tensor in chain(model.parameters(), model.buffers())}
+    assert all(id(tensor) in shared for key, tensor in copy.named_parameters() if "joined_gates" not in key)
 
 
 def test_where_nothing_is_packed_the_model_itself_decodes(packing: None, monkeypatch: pytest.MonkeyPatch):
     unchanged = nn.Sequential(nn.Embedding(3, 4), nn.GRU(4, 5), nn.Linear(5, 3).double())
     model = sharp("luong-general")
     meta = sharp("luong-general").to("meta")
-    assert all(decoding_copy(each) is each for each in (unchanged, nn.Sequential(), meta))
+    assert all(decoding_copy(module) is module for module in (unchanged, nn.Sequential(), meta))
     monkeypatch.setattr(cpu, "sends_fp32_to_onednn", lambda: False)
     assert decoding_copy(model) is model  # joined gates are copies of all weights, which gain nothing there
     copy = for_decoding(model, "bf16")

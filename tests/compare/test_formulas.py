@@ -11,7 +11,7 @@ from compare import formulas
 from compare.decoding.search import LengthPenalty, best_continuations, mean_probability
 from compare.models.presets import PRESETS
 from compare.models.registry import build
-from compare.optim_config import OptimConfig
+from compare.optim_config import SCHEDULES, OptimConfig, decay_updates
 from compare.training.checkpoints import MovingAverage
 from compare.training.optimizer import build_optimizer
 from seq2seq import NORMALISERS, SCORES, Seq2SeqConfig
@@ -47,9 +47,25 @@ def test_schedules() -> None:
     for schedule, formula in rates.items():
         peak = (d_model * warmup) ** -0.5 if schedule == "inverse-sqrt" else 2.0
         config = OptimConfig(learning_rate=peak, schedule=schedule, warmup_updates=warmup)
-        found = [config.learning_rate_at(n, last, 0.25) for n in range(1, last + 1)]
+        computed = [config.learning_rate_at(n, last, 0.25) for n in range(1, last + 1)]
         expected = [formulas.warmup_rate(n, peak, warmup) for n in range(1, warmup + 1)]
-        assert found == pytest.approx(expected + [formula(n) for n in range(warmup + 1, last + 1)], rel=1e-12)
+        expected += [formula(n) for n in range(warmup + 1, last + 1)]
+        assert computed == pytest.approx(expected, rel=1e-12)
+
+
+def rates(updates: int, **settings: float | int | str) -> list[float]:
+    config = OptimConfig(learning_rate=2.0, **settings)  # type: ignore[arg-type]
+    return [config.learning_rate_at(update, updates) for update in range(1, updates + 1)]
+
+
+def test_training_without_warmup_begins_at_the_peak_and_may_end_within_it() -> None:
+    assert rates(4, schedule="linear", warmup_updates=0) == pytest.approx([2.0, 1.5, 1.0, 0.5])
+    falling = rates(4, schedule="inverse-sqrt", warmup_updates=0)
+    assert falling == pytest.approx([2.0, 2 / 2**0.5, 2 / 3**0.5, 1.0])
+    assert [decay_updates(*share) for share in ((100, 0.29), (10, 0.01))] == [29, 1]
+    for schedule in SCHEDULES:
+        expected = [2.0 * update / 50 for update in range(1, 6)]
+        assert rates(5, schedule=schedule, warmup_updates=50) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])
@@ -126,8 +142,8 @@ def test_muon_leaves_embeddings_vectors_and_the_output_layer_to_adamw(name: str)
 def test_weight_decay_leaves_biases_and_gains_alone(name: str) -> None:
     changes = {"positions": "t5"} if name == "transformer" else {}
     module = build(tiny(name).override(changes).architecture, 9, 9)
-    before = {name: each.detach().clone() for name, each in module.named_parameters()}
-    sum(each.sum() for each in module.parameters()).mul(0.0).backward()
+    before = {name: weight.detach().clone() for name, weight in module.named_parameters()}
+    sum(weight.sum() for weight in module.parameters()).mul(0.0).backward()
     build_optimizer(module, OptimConfig(learning_rate=0.1, weight_decay=0.5)).step()
     for name, after in module.named_parameters():
         is_matrix = after.dim() > 1 and "gain" not in name and "bias" not in name
@@ -147,8 +163,8 @@ def test_a_step_of_beam_search_and_of_an_ensemble() -> None:
     one[..., 7] = one[..., 90] = one.amax(-1)  # ties
     logp = formulas.log_softmax(one)
     for row in range(2):
-        found = [part[row] for part in best_continuations(scores, logp, 6)]
-        for left, right in zip(found, formulas.beam_step(scores[row], logp[row], 6), strict=True):
+        actual = [part[row] for part in best_continuations(scores, logp, 6)]
+        for left, right in zip(actual, formulas.beam_step(scores[row], logp[row], 6), strict=True):
             torch.testing.assert_close(left, right, rtol=0, atol=1e-12)
     expected = formulas.ensemble([one, other])
     torch.testing.assert_close(mean_probability([logp, formulas.log_softmax(other)]), expected)
@@ -164,11 +180,11 @@ def test_a_preset_lists_the_formulas_of_its_settings(name: str) -> None:
     for package, functions in listed.items():
         order = list(vars(MODULES[package]))
         assert functions == sorted(functions, key=order.index)
-    known = {each for package in listed for each in vars(MODULES[package])}
+    defined = {function for package in listed for function in vars(MODULES[package])}
     values = {(key, str(value).replace("-", "_")) for key, value in preset.model.settings().items()}
-    named = {each for key, value in values for each in (value, f"{value}_{key}") if each in known}
+    named = {name for key, value in values for name in (value, f"{value}_{key}") if name in defined}
     without = {"self_attention", *(["relu"] if name == "ladder" else [])}
-    every = {each for functions in listed.values() for each in functions}
+    every = {function for functions in listed.values() for function in functions}
     assert named - without <= every
     decoder = getattr(preset.model.architecture, "decoder", preset.model.architecture)
     steps = {"lstm_step", "bahdanau_step", "luong_step", "gnmt_step"}

@@ -131,7 +131,7 @@ def test_results_tables_report_and_check_hold_it(copy: Path):
     assert "- exact: exact|v:1\n" in table
     assert f" {exact:.2f} |" in render_table(load_table([copy], "aggregated")).splitlines()[2]
     loaded = load_finished(copy)
-    (column,) = [each for each in result_table(loaded, {}, [], "").columns if each.heading == "exact"]
+    (column,) = [column for column in result_table(loaded, {}, [], "").columns if column.heading == "exact"]
     row = loaded.results[0].flat()
     assert (column.text(row), column.order(row), column.help) == (f"{exact:.2f}", exact, ExactMatch.help)
     assert ("exact", "exact|v:1") in methods(loaded).conditions

@@ -53,7 +53,7 @@ def test_ties_share_storage():
             embeddings = [
                 module.weight
                 for module in model.modules()
-                if isinstance(module, nn.Embedding) and module.num_embeddings <= V  # of tokens, not positions
+                if isinstance(module, nn.Embedding) and module.num_embeddings <= V  # not those of positions
             ]
             assert any(weight is model.output.weight for weight in embeddings), name
             assert (len({id(weight) for weight in embeddings}) == 1) == (tie == "all"), name
@@ -85,9 +85,9 @@ def test_a_score_is_the_log_probability_of_its_tokens(model: "Model"):
     src, mask = sources()
     model.output.weight.mul_(2.0)
     settings = {"special": SPECIAL, "beam_size": 3, "penalty": LengthPenalty(0.6)}
-    for row, found in enumerate(search(model, src, mask, limits=torch.full((4,), 7), **settings)):
-        tgt_in = torch.tensor([[BOS, *found.tokens]])
+    for row, best in enumerate(search(model, src, mask, limits=torch.full((4,), 7), **settings)):
+        tgt_in = torch.tensor([[BOS, *best.tokens]])
         logp = model(src[row : row + 1], mask[row : row + 1], tgt_in)[0].log_softmax(dim=-1)
-        total = logp[torch.arange(tgt_in.size(1)), torch.tensor([*found.tokens, EOS])].sum()
+        total = logp[torch.arange(tgt_in.size(1)), torch.tensor([*best.tokens, EOS])].sum()
         score = total / ((5 + tgt_in.size(1)) / 6) ** 0.6
-        assert found.score == pytest.approx(float(score), abs=1e-10)
+        assert best.score == pytest.approx(float(score), abs=1e-10)

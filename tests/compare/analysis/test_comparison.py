@@ -77,8 +77,8 @@ THREE = scored(**OUTPUTS)
 PAIRS = [("good", "bad"), ("alike", "bad"), ("alike", "good")]
 
 
-def test_each_model_is_compared_with_each_above_it_or_with_a_baseline():
-    """On the first test set alone; p is corrected for the three pairs."""
+def test_each_model_is_compared_with_each_above_it_or_as_planned():
+    """On the first test set alone; p is corrected for all pairs."""
     comparisons = compare_models({**THREE, "long": THREE["test"]})
     assert [(pair.first, pair.second) for pair in comparisons] == PAIRS
     assert {pair.seeds for pair in comparisons} == {(3, 3)}
@@ -86,7 +86,11 @@ def test_each_model_is_compared_with_each_above_it_or_with_a_baseline():
     assert [pair.p for pair in comparisons] == holm_correction([pair.p_alone for pair in comparisons])
     against = compare_models(THREE, baseline="good")
     assert [(pair.first, pair.second) for pair in against] == [("bad", "good"), ("alike", "good")]
-    assert compare_models({"test": replace(THREE["test"], baseline="good")}) == against
+    planned = [("bad", "good"), ("alike", "good"), ("alike", "bad")]
+    with_further = compare_models({"test": replace(THREE["test"], pairs=planned)})
+    assert [(pair.first, pair.second) for pair in with_further] == planned
+    assert [pair.p for pair in with_further] == holm_correction([pair.p_alone for pair in with_further])
+    assert [pair.p_alone for pair in with_further[:2]] == [pair.p_alone for pair in against]
     with pytest.raises(ValueError, match="no finished model is labelled 'god'; did you mean 'good'"):
         compare_models(THREE, baseline="god")
     assert compare_models({}) == []
@@ -471,26 +475,33 @@ def test_the_best_model_is_compared_with_every_other_by_kind_of_verdict(tmp_path
     )
 
 
-def test_the_model_of_the_plan_is_compared_with_those_above_and_below_it(tmp_path: Path):
+def with_scoring(finished: FinishedExperiment, scoring: ScoringConfig) -> FinishedExperiment:
+    runs = [replace(run, run=replace(run.run, scoring=scoring)) for run in finished.runs]
+    return replace(finished, runs=tuple(runs))
+
+
+def test_the_pairs_of_the_plan_have_sentences(tmp_path: Path):
+    """The baseline is compared with the models above and below it, then those of each further pair."""
     figures: Figures = {(label, 1): {"bleu": bleu} for label, bleu in (("a", 30.0), ("b", 20.0), ("c", 40.0))}
-    finished = finished_of(tmp_path, figures)
-    scoring = ScoringConfig(baseline="a")
-    runs = [
-        replace(finished_run, run=replace(finished_run.run, scoring=scoring))
-        for finished_run in finished.runs
-    ]
+    every = finished_of(tmp_path, figures)
+    assert every.planned_pairs == [("b", "a"), ("c", "a"), ("c", "b")]
+    finished = with_scoring(every, ScoringConfig(baseline="a", pairs=(("c", "b"), ("c", "unfinished"))))
+    assert finished.planned_pairs == [("b", "a"), ("c", "a"), ("c", "b")]
     planned = [compared("b", "a", -10.0), compared("c", "a", 10.0)]
-    assert headlines(replace(finished, runs=runs), planned) == [
+    assert headlines(finished, [*planned, compared("c", "b", 20.0)])[2:] == [
+        "On test, c beats b by 20.0 BLEU (p = 0.003), 3 seeds each."
+    ]
+    assert headlines(finished, planned) == [
         "On test, a beats b by 10.0 BLEU (p = 0.003), 3 seeds each.",
         "On test, c beats a by 10.0 BLEU (p = 0.003).",
     ]
     unclear = [replace(pair, p=0.2, smallest=12.0) for pair in planned]
-    assert headlines(replace(finished, runs=runs), unclear) == [
+    assert headlines(finished, unclear) == [
         "On test, c is ahead of a by 10.0 BLEU; b is behind a by 10.0 BLEU: not significant. With these "
         f"seeds a difference of about 12.0 {PROBABLY}.",
     ]
     unclear[0] = replace(unclear[0], smallest=150.0)
-    assert headlines(replace(finished, runs=runs), unclear)[-1].endswith(
+    assert headlines(finished, unclear)[-1].endswith(
         f"With these seeds a difference of about 12.0 to more than 100 {PROBABLY}."
     )
 
@@ -531,12 +542,7 @@ def test_every_test_set_and_the_likelihood_has_a_sentence(tmp_path: Path):
     assert further_outcomes(finished, scores)[1:] == [
         "By log-likelihood, the second outcome: a beats b by 0.500 nats per token (p < 0.0001), 3 seeds each."
     ]
-    scoring = replace(finished.runs[0].run.scoring, outcome="mean")
-    runs = [
-        replace(finished_run, run=replace(finished_run.run, scoring=scoring))
-        for finished_run in finished.runs
-    ]
-    planned = replace(finished, runs=runs)
+    planned = with_scoring(finished, replace(finished.scoring, outcome="mean"))
     assert [
         sentence.split(",")[0] for sentence in further_outcomes(planned, score_tests(planned, resamples=50))
     ] == [

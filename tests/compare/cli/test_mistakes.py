@@ -111,6 +111,10 @@ def test_no_other_file_of_the_user_is_replaced(
         ("vocabulary.kind=unigram vocabulary.size=100", "bytes and characters alone need "),
         ("budget.match=params budget.reference=lstm", "budget.reference 'lstm' is not a model of this"),
         ("scoring.baseline=luon", "'luon' is not a model of the experiment; did you mean 'luong'?"),
+        (
+            'scoring.baseline=luong scoring.pairs=[["luon","vanilla"]]',
+            "scoring.pairs: 'luon' is not a model of the experiment; did you mean 'luong'?",
+        ),
     ],
 )
 @pytest.mark.parametrize("dry_run", [False, True])

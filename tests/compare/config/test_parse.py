@@ -52,9 +52,9 @@ def test_every_shipped_experiment_resolves(config: Path):
     experiment = load_experiment(config.stem)
     assert experiment == load_experiment(config)
     for row in experiment.models:
-        found = resolve_model(row, str(config)).settings()
-        assert {name: found[name] for name in row.overrides} == row.overrides
-        assert experiment.vocabulary.joint or found["tie"] != "all"
+        values = resolve_model(row, str(config)).settings()
+        assert {name: values[name] for name in row.overrides} == row.overrides
+        assert experiment.vocabulary.joint or values["tie"] != "all"
         if row.label in PRESETS:
             assert row.label == row.preset
             assert row.overrides.keys() <= MAY_DIFFER
@@ -116,7 +116,7 @@ def test_a_mistake_in_a_file_is_named(path: Path, text: str, part: str):
         ("train.dropout=0.1", "--set 'models.*.dropout=VALUE'"),
         ("models.lstn.dropout=0.1", "no model is labelled 'lstn'; did you mean 'lstm'?"),
         ("models.lstm.drpout=0.1", "models.lstm: unknown key 'drpout'; did you mean 'dropout'?"),
-        ("models.*.hidden_size=8", "models.big.1: unknown key 'hidden_size'"),  # of the other model
+        ("models.*.hidden_size=8", "models.big.1: unknown key 'hidden_size'"),  # the other model lacks it
         ("train.max_updates=5x", "max_updates must be int, found '5x'"),
         ("train.clip_norm=inf", "clip_norm must be finite"),
         ("train.average_every=5", "average must be at least 2 where average_every is set, found 1"),
@@ -138,6 +138,16 @@ def test_a_mistake_in_a_file_is_named(path: Path, text: str, part: str):
         ("train.budgets=[20]; train.patience=2", "patience = 2 could end the training before a budget"),
         ("train.budgets=[20]; models.lstm.schedule=cosine", 'schedule = "cosine" ends at one budget only'),
         ("train.decay=1", "decay must be"),
+        ('scoring.pairs=[["a","b"]]', "pairs has no effect without baseline"),
+        *(
+            (f"scoring.baseline=a; scoring.pairs={text}", f"each pair once, found {pair}")
+            for text, pair in (
+                ('[["b","b"]]', "['b', 'b']"),
+                ('[["b","a"]]', "['b', 'a']"),
+                ('[["b","c"],["c","b"]]', "['c', 'b']"),
+            )
+        ),
+        ('scoring.baseline=a; scoring.pairs=["b","c"]', "pairs must be"),
     ],
 )
 def test_a_mistake_on_the_command_line_is_named(path: Path, override: str, part: str):
@@ -149,11 +159,11 @@ def test_overrides_win_over_the_file_and_the_last_one_over_all(path: Path):
     experiment = load_experiment(path, ["train.max_updates=5", "data.root=a b", "train.max_updates = 6"])
     assert (experiment.train.max_updates, experiment.train.seed, experiment.data.root) == (6, 4, "a b")
     before = settings(path)
-    found = settings(path, "models.*.learning_rate=2e-4", "models.big.1.dropout=0.4", "models.lstm.cell=gru")
+    after = settings(path, "models.*.learning_rate=2e-4", "models.big.1.dropout=0.4", "models.lstm.cell=gru")
     expected = {label: {**model, "learning_rate": 2e-4} for label, model in before.items()}
     expected["big.1"]["dropout"] = 0.4
     expected["lstm"]["cell"] = "gru"
-    assert found == expected
+    assert after == expected
     assert settings(path, "models.lstm.dropout=0.4", "models.*.dropout=0.3")["lstm"]["dropout"] == 0.3
     assert settings(path, "models.big.1.preset=bahdanau")["big.1"]["preset"] == "bahdanau"
 
@@ -168,10 +178,10 @@ def test_of_the_two_lengths_of_training_that_of_the_command_line_counts(path: Pa
 
 def test_lists_make_one_model_per_combination(path: Path):
     path.write_text(TWO.replace("dropout = 0.2", 'dropout = [0.1, 0.2]\ncell = ["lstm", "gru"]'))
-    found = settings(path)
+    models = settings(path)
     grid = {f"lstm-dropout-{d}-cell-{c}": (d, c) for d, c in product((0.1, 0.2), ("lstm", "gru"))}
-    assert list(found) == [*grid, "big.1"]
-    assert {label: (found[label]["dropout"], found[label]["cell"]) for label in grid} == grid
+    assert list(models) == [*grid, "big.1"]
+    assert {label: (models[label]["dropout"], models[label]["cell"]) for label in grid} == grid
     overridden = settings(path, "models.lstm.cell=gru", "models.*.dropout=[0.3,0.4]")
     assert list(overridden) == [f"{name}-dropout-{d}" for name in ("lstm", "big.1") for d in (0.3, 0.4)]
     one = settings(path, "models.lstm-dropout-0.1-cell-gru.hidden_size=16")
@@ -191,7 +201,7 @@ def test_what_is_written_is_read_back(path: Path):
     path.write_text(to_toml({name: getattr(experiment, name) for name in SECTIONS}, tables))
     again = load_experiment(path)
     assert all(getattr(again, name) == getattr(experiment, name) for name in SECTIONS)
-    assert [resolve_model(row) for row in again.models] == [each.model for each in PRESETS.values()]
+    assert [resolve_model(row) for row in again.models] == [preset.model for preset in PRESETS.values()]
 
 
 @pytest.mark.parametrize(

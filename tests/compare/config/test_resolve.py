@@ -84,9 +84,9 @@ def test_a_setting_that_is_added_with_a_default_changes_no_hash(
     path.write_text("\n".join(line for line in run.to_toml().splitlines() if not line.startswith("ema = ")))
     (read,) = resolve_models(load_experiment(path))
     assert read == run
-    known = settings_hash(run)
+    recorded = settings_hash(run)
     monkeypatch.delitem(DEFAULTS, "train.ema")  # the code of before
-    assert settings_hash(run) == known
+    assert settings_hash(run) == recorded
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_setting_that_is_added_with_a_default_changes_no_hash(
     ],
 )
 def test_the_tokenizer_is_that_of_the_target_language(tiny_toml: Path, target: str, tokenizer: str):
-    """Where it is written out, the hash is the same, which was there before the setting."""
+    """A file that writes it out has the same hash, because older files had no such setting."""
     language = f"data.tgt={target}"
     (run, *_) = resolve_models(load_experiment(tiny_toml, [language]))
     assert run.scoring.tokenize == tokenizer
@@ -125,7 +125,7 @@ def test_a_smaller_corpus_is_another_hash_unless_it_is_the_built_in_one(run: Run
         for root in ("", "/a")
         for size in (0, 7, 20_000)
     }
-    hashes = {key: settings_hash(each) for key, each in sized.items()}
+    hashes = {key: settings_hash(sized_run) for key, sized_run in sized.items()}
     assert len({hashes["/a", size] for size in (0, 7, 20_000)}) == 3
     assert hashes["", 0] == hashes["", 20_000] != hashes["", 7]
     seven = load_corpus(replace(run.data, train_size=7)).splits["train"]
@@ -139,7 +139,7 @@ def test_consistency_regularisation_is_completed_by_its_method(tiny_toml: Path):
     simcut = RegularizationConfig(consistency="simcut")
     assert (simcut.consistency_weight, simcut.cut, simcut.passes) == (3.0, 0.05, 2)
     hashes = [
-        hash_with(tiny_toml, *(f"regularization.{each}" for each in overrides))
+        hash_with(tiny_toml, *(f"regularization.{setting}" for setting in overrides))
         for overrides in (
             [],
             ["consistency=r-drop"],

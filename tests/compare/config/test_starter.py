@@ -61,7 +61,7 @@ def test_two_commands_lead_from_two_files_to_a_table(tmp_path: Path, capsys: pyt
     quick = ["train.max_updates=1", "train.valid_every=1", "train.device=cpu", "train.batch_tokens=64"]
     quick += ["decode.max_ratio=0.1", "decode.beam_size=1", "data.max_test=2"]
     quick += ["bench.seconds=0", "bench.repeats=1", "bench.updates=1"]
-    settings = [word for each in quick for word in ("--set", each)]
+    settings = [word for setting in quick for word in ("--set", setting)]
     assert main(["run", str(path), "--out", str(tmp_path / "runs"), "-q", *settings]) == 0
     assert {line.partition(" ")[0] for line in capsys.readouterr().out.splitlines()} >= {*MODELS}
 

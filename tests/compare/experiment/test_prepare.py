@@ -9,10 +9,13 @@ import torch
 
 from compare.check import check_experiment
 from compare.config.parse import load_experiment
+from compare.config.resolve import resolve_models
 from compare.experiment.compute_result import quality_figures
+from compare.experiment.open_runs import choose_models
 from compare.experiment.prepare import prepare_data
 from compare.experiment.run import run_experiment
 from compare.experiment.run_model import build_trainer
+from compare.experiment.start import with_initial_weights
 from compare.report.conditions import list_conditions
 from compare.report.publish import published_run
 from compare.results.run_folder import RunFolder
@@ -174,6 +177,20 @@ def test_training_starts_from_the_weights_of_label_and_seed(tuned: Path, finishe
     assert result["init_hash"] == train.init_hash
     vocabulary = (tuned / name / "vocabulary.json").read_text()
     assert vocabulary == (finished / name / "vocabulary.json").read_text()
+
+
+def test_all_budgets_start_from_the_same_weights(finished: Path, tiny_toml: Path, tmp_path: Path):
+    """The source has one budget; of several, the largest counts."""
+    settings = ["train.budgets=[5,10]", "models.*.warmup_updates=1", "data.train_size=200"]
+    experiment = load_experiment(tiny_toml, [f"train.init_from={finished}", *settings])
+    results = run_experiment(experiment, tmp_path / "run", only=["luong"])
+    weights = RunFolder.read(finished / ROWS[0]).weights
+    assert {(result.status, result.init_hash) for result in results} == {("done", hash_file(weights))}
+    log = (tmp_path / "run" / f"{ROWS[0]}-budget10" / "log.txt").read_text()
+    assert "continues from update 4 of 10" in log
+    again = load_experiment(tiny_toml, [f"train.init_from={tmp_path / 'run'}", *settings])
+    (run, *_) = choose_models(resolve_models(again), ["luong"])
+    assert str(with_initial_weights(run).train.init_from).endswith(f"{ROWS[0]}-budget10")
 
 
 def test_a_published_config_has_no_path(tuned: Path, finished: Path):

@@ -239,3 +239,6 @@ def test_an_estimate_counts_what_is_left_and_only_that(copy: Path, tiny_toml: Pa
     assert (stopped.status, stopped.updates, stopped.updates_left) == ("unfinished", 90, 50)
     assert [(run.status, run.updates_left) for run in new] == [("new", 90)] * 2
     assert stopped.train_s == pytest.approx(new[1].train_s * 50 / 90)
+    budgets = load_experiment(tiny_toml, ["train.budgets=[60,90]", "models.*.warmup_updates=5"])
+    runs = estimate_experiment(budgets, copy.parent / "budgets")
+    assert [run.updates_left for run in runs] == [60, 90 - 48] * 2

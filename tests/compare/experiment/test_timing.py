@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ def test_a_tied_embedding_counts_once(
     ("curve", "gain"),
     [
         ([(25, 10.0), (50, 12.0), (75, 11.0), (100, 12.5)], 0.5),
-        ([(25, 10.0), (50, 13.0), (75, 11.0), (100, 12.5)], 0.0),
+        ([(25, 10.0), (50, 11.0), (75, 13.0), (100, 12.5)], 0.0),
         ([(25, 10.0), (50, 12.0), (76, 14.0), (100, 13.0)], 2.0),
         ([(90, 10.0), (100, 12.0)], None),
         ([(50, None), (100, None)], None),
@@ -85,6 +86,22 @@ def test_a_tied_embedding_counts_once(
 def test_the_gain_of_the_last_quarter(curve: list[tuple[int, float | None]], gain: float | None):
     lines = [{"kind": "valid", "update": update, "bleu": bleu} for update, bleu in curve]
     assert late_gain([{"kind": "train", "update": 1}, *lines]) == gain
+
+
+def test_training_by_hand():
+    """Epochs have 4 and 6 batches; throughput counts waiting for data, and no validation."""
+    line = {"kind": "train", "updates": 3, "src_tokens": 30, "tgt_tokens": 70, "data_s": 1.0, "train_s": 4.0}
+    final = {"kind": "final", "update": 6, "best_update": 3, "loss": 2.0, "validation_s": 9.0}
+    lines = [line | {"joules": 5.0}, line | {"joules": 7.0}, final | {"checkpoint_s": 8.0}]
+    stream = Mock(token_counts=lambda epoch: [0] * (2 + 2 * epoch))
+    assert training_figures(lines, stream) == pytest.approx(
+        {
+            **{"updates": 6, "epochs": 1 + 2 / 6, "tokens_seen": 200, "best_update": 3},
+            **{"valid_loss": 2.0, "valid_perplexity": math.exp(2), "energy_j_per_1k_tokens": 60.0},
+            **{"data_s": 2.0, "train_s": 8.0, "validation_s": 9.0, "checkpoint_s": 8.0},
+            "train_tokens_per_s": 20.0,
+        }
+    )
 
 
 def test_metrics_that_were_lost_are_a_clear_error(finished: Path):
@@ -495,4 +512,4 @@ def test_training_is_timed_in_the_parts_of_its_batches(
     step = Mock(wraps=time_all.train_step)
     monkeypatch.setattr(time_all, "train_step", step)
     time_all.time_all(untimed, resolve_models(load_experiment(tiny_toml))[0], prepared)
-    assert {len(parts) for (_, _, *parts), _ in step.call_args_list} == {1, 2}
+    assert {len(parts) for (_, _, _, *parts), _ in step.call_args_list} == {1, 2}

@@ -12,7 +12,7 @@ import pytest
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models
 from compare.experiment.run import run_experiment
-from compare.experiment.trunk import start_from_trunk
+from compare.experiment.start import start_from_trunk
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
 from compare.training.checkpoints import CHECKPOINTS, FINAL, STATE, TRUNK

@@ -14,6 +14,7 @@ from compare.analysis.seeds import find_groups
 from compare.analysis.summary import summarise
 from compare.cli import main
 from compare.report import screen
+from compare.report.conditions import find_warnings
 from compare.report.result_table import refresh_views, write_views
 from compare.report.screen import (
     CLOSING_WIDTH,
@@ -93,6 +94,19 @@ def test_seeds_in_two_groups_are_listed_and_have_no_deviation():
     table, below = terminal(screen_table([mean], runs), 100).split("\n\n")
     assert "71.8 (27.9 / 93.4, 94.0)" in table
     assert "! the seeds of lstm form two groups, 27.9 / 93.4, 94.0 BLEU, 1 of 3 in the lower one" in below
+
+
+def test_several_budgets_are_no_groups_of_seeds_and_are_named():
+    runs = [
+        changed(seed=seed, budget=budget, bleu=bleu + seed, length_ratio=ratio).flat()
+        for budget, bleu, ratio in ((1_000, 20.0, 0.5), (2_000, 60.0, 1.1))
+        for seed in (1, 2)
+    ]
+    text = "\n".join(find_warnings(runs))
+    assert "two groups" not in text
+    assert (
+        "4 of 4 length ratios outside 0.97 to 1.03, which changes BLEU; worst lstm budget 1000 seed 1" in text
+    )
 
 
 @pytest.mark.parametrize(

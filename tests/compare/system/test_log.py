@@ -146,7 +146,7 @@ def test_messages_tell_the_share_of_all_runs_and_the_time_left(
     now = [0.0]
     monkeypatch.setattr(log.time, "monotonic", lambda: now[0])
     reporter = Reporter()
-    reporter.expect({"a": (100, 1.0), "b": (100, 3.0)}, after=40.0, after_s=5.0)
+    reporter.expect({"a": (0, 100, 1.0), "b": (0, 100, 3.0)}, after=40.0, after_s=5.0)
     with caplog.at_level(logging.INFO, logger="compare"):
         with reporter.training("a", 100) as show:
             now[0] = 6
@@ -174,6 +174,14 @@ def test_messages_tell_the_share_of_all_runs_and_the_time_left(
     ]
 
 
+def test_updates_that_a_trunk_has_done_are_not_expected(caplog: pytest.LogCaptureFixture):
+    reporter = Reporter()
+    reporter.expect({"a": (80, 100, 1.0), "b": (0, 60, 1.0)})
+    with caplog.at_level(logging.INFO, logger="compare"), reporter.training("a", 100) as show:
+        show(validation("valid", 90))
+    assert "; 12% of all 2 runs" in caplog.messages[0]  # 10 of 80
+
+
 TERMINAL = """
 import logging, sys
 from compare.system.log import Reporter, show_messages, track
@@ -183,7 +191,7 @@ log.time.monotonic = lambda: now[0]
 show_messages(quiet="quiet" in sys.argv)
 reporter = Reporter()
 hostile = "[b]a\\x1b[2J"
-reporter.expect({hostile: (100, 1.0), "b": (100, 3.0)})
+reporter.expect({hostile: (0, 100, 1.0), "b": (0, 100, 3.0)})
 for name, seconds in ((hostile, 0.3), ("b", 0.9)):
     with reporter.training(name, 100) as show:
         for update in range(1, 101):

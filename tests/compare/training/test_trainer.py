@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from compare.config.sections import RegularizationConfig
+from compare.config.sections import RegularizationConfig, TrainConfig
 from compare.system.plugins import source_version
 from compare.system.processes import Interrupted
 from compare.training import checkpoints, log
@@ -134,8 +134,8 @@ def test_gradients_are_scaled_down_to_the_norm_and_not_at_all_with_0(clip_norm: 
     length = sum(parameter.numel() for parameter in before) ** 0.5
     for parameter in model.parameters():
         parameter.grad = torch.full_like(parameter, 5 / length)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    assert float(update_weights(TranslationLoss(model, 0.0), optimizer, clip_norm)) == pytest.approx(5.0)
+    optimizer, train = torch.optim.SGD(model.parameters(), lr=1.0), TrainConfig(clip_norm=clip_norm)
+    assert float(update_weights(TranslationLoss(model, 0.0), optimizer, train)) == pytest.approx(5.0)
     for parameter, old in zip(model.parameters(), before, strict=True):
         change = torch.full_like(old, -5 / length * factor)
         torch.testing.assert_close(parameter.detach() - old, change, rtol=1e-5, atol=1e-9)
