@@ -1,43 +1,15 @@
-"""Count what breaks the rules of CONTRIBUTING.md ("How to write") that a program can see.
-
-python benchmarks/words.py            counts by rule and folder
-python benchmarks/words.py RULE ...   lists every place of these rules
-python benchmarks/words.py --check    fails if an enforced rule is broken
-"""
+"""List what breaks the rules of CONTRIBUTING.md ("How to write") that a program can see."""
 
 import ast
 import io
 import re
 import sys
 import tokenize
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("data", "seq2seq", "transformer", "compare", "benchmarks", "docs", "tests")
-CLEAN = (
-    *("benchmarks", "data", "docs", "seq2seq", "transformer", "compare/analysis", "compare/attention"),
-    *("compare/benchmark", "compare/check", "compare/cli", "compare/config", "compare/decoding"),
-    *("compare/experiment", "compare/fast", "compare/formulas", "compare/integrations", "compare/models"),
-    *("compare/optim_config", "compare/protocol", "compare/report", "compare/results", "compare/scoring"),
-    *("compare/settings", "compare/studies", "compare/training", "tests/data", "tests/seq2seq"),
-    *("tests/transformer", "tests/compare/analysis", "tests/compare/attention", "tests/compare/cli"),
-    *("tests/compare/config", "tests/compare/decoding", "tests/compare/experiment"),
-    *("tests/compare/integrations", "tests/compare/models", "tests/compare/report"),
-    *("tests/compare/results", "tests/compare/studies", "tests/compare/test_", "tests/compare/training"),
-)
-ENFORCED = {
-    "comment": CLEAN,
-    "docstring-length": (*CLEAN, "tests"),
-    "docstring-start": CLEAN,
-    "message": ("",),
-    "name": CLEAN,
-    "page-parentheses": ("",),
-    "page-sentence": ("",),
-}
-"""Beginnings of the paths in which nothing breaks a rule. Add one as soon as its count is 0."""
-
 FRAGMENT = re.compile(r"#:? (of|which|whose|as|its|what)\b", re.IGNORECASE)
 QUESTION = re.compile(r"(what|which|whose|how|of|whether|where|who)\b", re.IGNORECASE)
 FORBIDDEN = frozenset({"found", "each", "known", "kept", "given", "own", "place"})
@@ -131,21 +103,12 @@ def violations() -> Iterator[tuple[Path, Violation]]:
 
 
 def main() -> int:
-    """Print counts or places; returns the exit status."""
-    is_check, listed = "--check" in sys.argv, sys.argv[1:]
-    counts: Counter[tuple[str, str]] = Counter()
-    broken = 0
+    """Print what breaks a rule, with its place; returns the exit status."""
+    status = 0
     for path, (rule, line, text) in violations():
-        folder = path.parts[0] if path.suffix == ".py" else "pages"
-        counts[rule, folder] += 1
-        is_enforced = is_check and path.as_posix().startswith(ENFORCED[rule])
-        broken += is_enforced
-        if rule in listed or is_enforced:
-            print(f"{path}:{line}: {rule}: {text}")
-    if not listed:
-        for (rule, folder), count in sorted(counts.items()):
-            print(f"{rule:<18}{folder:<12}{count:>5}")
-    return int(broken > 0)
+        print(f"{path}:{line}: {rule}: {text}")
+        status = 1
+    return status
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ def main(name: str, folder: Path) -> int:
         output("scontrol", "update", f"JobId={preempted}", "StartTime=now")  # Slurm waits for two minutes
     succeeded = submission.finish()
     differing = differences(read_contents(out), read_contents(serial))
-    differing = [each for each in differing if not each.startswith(("slurm/", "experiment.json"))]
+    differing = [name for name in differing if not name.startswith(("slurm/", "experiment.json"))]
     print(f"files that differ from a serial call: {', '.join(differing) or 'none'}")
     print(f"temporary files and locks left: {', '.join(leftovers(out)) or 'none'}")
     return 0 if succeeded and not differing and not leftovers(out) and len(jobs) == number else 1
