@@ -60,11 +60,12 @@ def test_a_race_shows_the_share_of_the_product_rate_and_the_users_settings():
 
 @pytest.mark.parametrize(("label", "precision"), [("luong", "bf16"), ("transformer", "fp32")])
 def test_the_kinds_of_operations_make_up_the_update(label: str, precision: str, tiny_toml: Path):
-    run = next(run for run in resolve_models(load_experiment(tiny_toml)) if run.label == label)
+    runs = resolve_models(load_experiment(tiny_toml, [f"train.precision={precision}"]))
+    run = next(run for run in runs if run.label == label)
     inputs = make_inputs(run, BenchPlan(updates=2, batches=(1,)))
     model = build(run.model.architecture, *inputs.vocabulary_sizes)
     profile_updates = runpy.run_path(str(BENCHMARKS / "update_profile.py"))["profile_updates"]
-    ms, rate = profile_updates(TrainingWork(run, model, inputs.updates, precision), 2)
+    ms, rate = profile_updates(TrainingWork(run, model, inputs.updates), 2)
     kinds = {kind: value for kind, value in ms.items() if kind not in ("all", "without profiler")}
     assert sum(kinds.values()) == pytest.approx(ms["all"])
     assert {"products", "softmax", "loss", "dropout", "clipping and optimizer", "Python"} <= kinds.keys()

@@ -232,10 +232,10 @@ def _planned(finished: FinishedExperiment) -> dict[str, Any]:
 def score_likelihoods(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[str, ScoredTestSet]:
     """Compute the log-likelihood per token of the references, in nats: the second outcome.
 
-    Returns nothing unless all trained runs have stored it per sentence.
+    Returns nothing unless there are trained runs and all have stored it per sentence.
     """
     scored = {}
-    for test in finished.corpus.tests:
+    for test in finished.corpus.tests if finished.trained.runs else ():
         values: dict[str, dict[int, FloatArray]] = {}
         sentences = len(finished.corpus.splits[test].src)
         for run in finished.trained.runs:

@@ -42,13 +42,13 @@ def test_get_prints_the_folder_to_stdout_and_messages_to_stderr(server: Server, 
 
 
 def test_one_process_downloads_a_corpus_at_a_time(server: Server, tmp_path: Path, monkeypatch):
-    fetch, locked = named.fetch, list[bool]()
+    download, locked = named.download, list[bool]()
 
-    def watched(*arguments) -> Path:
+    def watched(*arguments, **options) -> Path:
         locked.append((tmp_path / "downloads" / "tatoeba" / LOCK).is_file())
-        return fetch(*arguments)
+        return download(*arguments, **options)
 
-    monkeypatch.setattr(named, "fetch", watched)
+    monkeypatch.setattr(named, "download", watched)
     assert main(["data", "get", "tatoeba", "--out", str(tmp_path)]) == 0
     assert locked == [True]
 

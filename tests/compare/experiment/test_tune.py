@@ -292,13 +292,13 @@ def test_only_the_validation_set_is_read_and_no_trial_is_stopped_early(
     root = Path(shutil.copytree(tiny_toml.parent / "corpus", tmp_path / "corpus"))
     (root / "test.en").write_bytes(b"\xff\xfe\n")
     assert "test.en" in refusal("run", tiny_toml, "--set", f"data.root={root}", "--out", tmp_path / "out")
-    translate, seen = Translator.translate, set[str]()
+    translate_all, seen = Translator.translate_all, set[str]()
 
-    def record(self: Translator, lines: Sequence[str], **options: int) -> list[str]:
+    def record(self: Translator, lines: Sequence[str], *penalties: Any, **options: int) -> Any:
         seen.update(lines)
-        return translate(self, lines, **options)
+        return translate_all(self, lines, *penalties, **options)
 
-    monkeypatch.setattr(Translator, "translate", record)
+    monkeypatch.setattr(Translator, "translate_all", record)
     plan = TuningPlan(trials=1, updates=3, space={"learning_rate": (1e-30,)})
     changes = ["train.patience=1", "train.valid_every=1", f"data.root={root.as_posix()}"]
     tuning = tune(tiny_toml, tmp_path / "out", plan, *changes)

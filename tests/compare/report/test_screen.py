@@ -105,7 +105,8 @@ def test_several_budgets_are_no_groups_of_seeds_and_are_named():
     text = "\n".join(find_warnings(runs))
     assert "two groups" not in text
     assert (
-        "4 of 4 length ratios outside 0.97 to 1.03, which changes BLEU; worst lstm budget 1000 seed 1" in text
+        "4 of 4 length ratios are outside 0.97 to 1.03, which lowers BLEU; worst: lstm budget 1000 seed 1"
+        in text
     )
 
 

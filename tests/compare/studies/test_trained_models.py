@@ -307,7 +307,7 @@ def test_pairs_are_counted_per_phenomenon_and_distance(monkeypatch, caplog):
     def score(translator, sources, texts):
         return SimpleNamespace(sentences=[SentenceScore([text], [float(text)]) for text in texts])
 
-    monkeypatch.setattr(contrastive, "score_translations", score)
+    monkeypatch.setattr(contrastive, "force_decode", score)
     pairs = [
         Contrast("agreement", 0, "a", "-1", "-2"),
         Contrast("agreement", 3, "b", "-2", "-1"),
