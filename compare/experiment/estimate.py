@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 PART_FLOPS = {"cpu": 1e10, "cuda": 1e13}
 """FLOPs of a timed forward and backward pass by kind of device: some tenths of a second."""
+LONG_FLOPS = 1e11
+"""Work of training below which its duration is not worth an estimate: about ten seconds of a core."""
 TIMED = 3
 
 
@@ -45,10 +47,6 @@ class RunEstimate:
     """Least seconds of timing the model, after the last run."""
     budget_changes: str
     """Widths before and after matching."""
-
-
-LONG_FLOPS = 1e11
-"""Work of training below which its duration is not worth an estimate: about ten seconds of a core."""
 
 
 def log_duration(runs: Sequence[PlannedRun], prepared: PreparedData) -> None:
